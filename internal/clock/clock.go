@@ -17,6 +17,8 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 	// Sleep waits for d or for the end of ctx, whose cause it then returns.
 	Sleep(ctx context.Context, d time.Duration) error
+	// WithTimeout is context.WithTimeout on this clock.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	sealed()
 }
 
