@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 )
 
@@ -40,6 +41,9 @@ type Message struct {
 	ContentType string
 	// Attributes travel beside the body, as headers or message attributes.
 	Attributes map[string]string
+	// Time is when the message was recorded, to the millisecond and in UTC: the moment of the commit that made it due. It
+	// is what a relay's lag is counted from. Set by the library; what a step puts there is overwritten.
+	Time time.Time
 }
 
 // Bytes is the encoded body of a message that has been emitted, or nil when it has not been encoded yet.
