@@ -49,7 +49,8 @@ type Change struct {
 	DropCancel bool
 	// Messages are appended to the outbox; their bodies are []byte.
 	Messages []outbox.Message
-	// Claim puts the outbox under a relay's claim.
+	// Claim puts the outbox under a relay's claim. It is a part of the fence: the write is refused when another claim is
+	// live at UpdatedAt (the writer then sends it again without a claim), so that two relays never hold one message.
 	Claim *Claim
 	// Audit is appended to the audit.
 	Audit []AuditEntry
@@ -103,7 +104,8 @@ func (c *Change) Apply(r *Record) error {
 
 // Check tells whether the change may be made to r: nil, a [*ConflictError] that carries a copy of r, or a defect.
 func (c *Change) Check(r *Record) error {
-	if r.Key != c.Key || r.Owner != c.IfOwner || r.Revision != c.IfRevision || c.IfNoCancel && r.Cancel != nil {
+	claimed := c.Claim != nil && r.Outbox.Token != "" && r.Outbox.ClaimedUntil.After(c.UpdatedAt)
+	if r.Key != c.Key || r.Owner != c.IfOwner || r.Revision != c.IfRevision || c.IfNoCancel && r.Cancel != nil || claimed {
 		return &ConflictError{Key: c.Key, Current: r.Clone()}
 	}
 	return c.check(r.Status, len(r.Steps))
