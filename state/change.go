@@ -65,26 +65,27 @@ type StepChange struct {
 }
 
 // Apply makes the change to r, which is left as it was when an error is returned: a [*ConflictError] when the fence does
-// not hold, or an error of class [ErrTransition] when the record could never become that. Nothing of the change is
-// shared with r afterwards.
+// not hold, or an error of class [ErrTransition] when the record could never become that. Times are put at the grain in
+// which records keep them. Nothing of the change is shared with r afterwards.
 func (c *Change) Apply(r *Record) error {
 	if err := c.Check(r); err != nil {
 		return err
 	}
 	r.Owner, r.Runs, r.WriteID = c.Owner, c.Runs, c.WriteID
 	r.Status, r.EndsAs, r.CurrentStep = c.Status, c.EndsAs, c.CurrentStep
-	r.LeaseUntil, r.NotBefore, r.ExpiresAt, r.UpdatedAt = c.LeaseUntil, c.NotBefore, c.ExpiresAt, c.UpdatedAt
-	r.Failure = c.Failure.clone()
+	r.LeaseUntil, r.NotBefore, r.UpdatedAt = Milli(c.LeaseUntil), Milli(c.NotBefore), Milli(c.UpdatedAt)
+	r.ExpiresAt = CeilSecond(c.ExpiresAt)
+	r.Failure = c.Failure.clone().round()
 	r.Revision++
 	if c.Plan != nil {
 		r.Plan, r.Pivot = slices.Clone(c.Plan), c.Pivot
 	}
 	for _, s := range c.Steps {
 		if s.Index == len(r.Steps) {
-			r.Steps = append(r.Steps, s.StepRecord.clone())
-		} else {
-			r.Steps[s.Index] = s.StepRecord.clone()
+			r.Steps = append(r.Steps, StepRecord{})
 		}
+		r.Steps[s.Index] = s.StepRecord.clone()
+		r.Steps[s.Index].round()
 	}
 	if c.Response != nil {
 		r.Response = slices.Clone(c.Response)
@@ -93,12 +94,15 @@ func (c *Change) Apply(r *Record) error {
 		r.Cancel = nil
 	}
 	for _, m := range c.Messages {
-		r.Outbox.Messages = append(r.Outbox.Messages, OutboxMessage{Message: cloneMessage(m)})
+		r.Outbox.Messages = append(r.Outbox.Messages, OutboxMessage{Message: CloneMessage(m)})
 	}
 	if c.Claim != nil {
-		r.Outbox.Token, r.Outbox.ClaimedUntil = c.Claim.Token, c.Claim.Until
+		r.Outbox.Token, r.Outbox.ClaimedUntil = c.Claim.Token, Milli(c.Claim.Until)
 	}
-	r.Audit = append(r.Audit, c.Audit...)
+	for _, a := range c.Audit {
+		a.At = Milli(a.At)
+		r.Audit = append(r.Audit, a)
+	}
 	return nil
 }
 
@@ -107,6 +111,9 @@ func (c *Change) Check(r *Record) error {
 	claimed := c.Claim != nil && r.Outbox.Token != "" && r.Outbox.ClaimedUntil.After(c.UpdatedAt)
 	if r.Key != c.Key || r.Owner != c.IfOwner || r.Revision != c.IfRevision || c.IfNoCancel && r.Cancel != nil || claimed {
 		return &ConflictError{Key: c.Key, Current: r.Clone()}
+	}
+	if !c.ExpiresAt.IsZero() && len(r.Outbox.Messages)+len(c.Messages) > 0 {
+		return fmt.Errorf("run %s: state: %w: an expiry with unsent messages", c.Key, ErrTransition)
 	}
 	return c.check(r.Status, len(r.Steps))
 }

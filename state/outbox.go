@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/outbox"
@@ -38,7 +39,7 @@ type Claim struct {
 func (o Outbox) clone() Outbox {
 	o.Messages = slices.Clone(o.Messages)
 	for i := range o.Messages {
-		o.Messages[i].Message = cloneMessage(o.Messages[i].Message)
+		o.Messages[i].Message = CloneMessage(o.Messages[i].Message)
 	}
 	return o
 }
@@ -106,6 +107,24 @@ func (o *Outbox) Unpark(id string, resend bool) error {
 		o.Messages = slices.Delete(o.Messages, i, i+1)
 	}
 	return nil
+}
+
+// Settle gives a record that has ended and has nothing left to send its expiry, if it is to have one, and tells whether
+// it did. Stores call it after Sent and Unpark, and Claim for every ended record that it comes across: a holder whose view
+// of the outbox was older than the relay's closes its run without an expiry.
+func (r *Record) Settle(now time.Time) bool {
+	if !r.Status.Ended() || !r.ExpiresAt.IsZero() {
+		return false
+	}
+	r.ExpiresAt = r.Expiry(now)
+	return !r.ExpiresAt.IsZero()
+}
+
+// MessageRun is the encoded key of the run that emitted the message with this ID, "<run key>/<step>...": what stands
+// before the first slash, which key parts escape. false: it is not such an ID.
+func MessageRun(id string) (runKey string, ok bool) {
+	runKey, _, ok = strings.Cut(id, "/")
+	return runKey, ok && runKey != ""
 }
 
 func (o *Outbox) index(id string) int {

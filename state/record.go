@@ -2,11 +2,8 @@ package state
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/tsuzuki-go/tsuzuki/outbox"
 )
 
 // RecordVersion is the version of the stored form of a record that this library writes. It reads this and every older
@@ -211,46 +208,4 @@ func CeilSecond(t time.Time) time.Time {
 // Milli is t to the millisecond and in UTC: the grain in which records keep time.
 func Milli(t time.Time) time.Time {
 	return t.Truncate(time.Millisecond).UTC()
-}
-
-// Clone is a deep copy: nothing in it is shared with r.
-func (r *Record) Clone() *Record {
-	c := *r
-	c.Plan = slices.Clone(r.Plan)
-	c.Steps = slices.Clone(r.Steps)
-	for i := range c.Steps {
-		c.Steps[i] = c.Steps[i].clone()
-	}
-	c.Input = slices.Clone(r.Input)
-	c.Response = slices.Clone(r.Response)
-	c.Failure = r.Failure.clone()
-	if r.Cancel != nil {
-		cancel := *r.Cancel
-		c.Cancel = &cancel
-	}
-	c.Outbox = r.Outbox.clone()
-	c.Audit = slices.Clone(r.Audit)
-	return &c
-}
-
-func (s StepRecord) clone() StepRecord {
-	s.Output = slices.Clone(s.Output)
-	s.Error = s.Error.clone()
-	s.UndoError = s.UndoError.clone()
-	return s
-}
-
-func (f *Failure) clone() *Failure {
-	if f == nil {
-		return nil
-	}
-	c := *f
-	c.NotUndone = slices.Clone(f.NotUndone)
-	return &c
-}
-
-func cloneMessage(m outbox.Message) outbox.Message {
-	m.Body = slices.Clone(m.Bytes())
-	m.Attributes = maps.Clone(m.Attributes)
-	return m
 }
