@@ -125,14 +125,14 @@ func TestStateMachineReaderSeesMistakes(t *testing.T) {
 	text := string(page)
 	right := readDrawing(text)
 	for name, wrong := range map[string]string{
-		"an arrow is missing":  strings.Replace(text, "  BLOCKED --> INTERRUPTED: operator\n", "", 1),
-		"an arrow is reversed": strings.Replace(text, "COMPLETED --> COMPENSATING", "COMPENSATING --> COMPLETED", 1),
-		"a status is misspelt": strings.Replace(text, "--> REVERSED", "--> REVERTED", 1),
-		"a row is missing":     strings.Replace(text, "| `BLOCKED` | no |", "BLOCKED:", 1),
-		"the end is wrong":     strings.Replace(text, "| `FAILED` | yes |", "| `FAILED` | no |", 1),
-		"a stay is missing":    strings.Replace(text, "| `COMPENSATING` | an undo,", "COMPENSATING: an undo,", 1),
-		"no diagram":           strings.Replace(text, "```mermaid", "```text", 1),
-		"an odd line":          strings.Replace(text, "  [*] --> IN_PROGRESS\n", "  [*] ==> IN_PROGRESS\n", 1),
+		"an arrow is missing":    strings.Replace(text, "  BLOCKED --> INTERRUPTED: operator\n", "", 1),
+		"an arrow is reversed":   strings.Replace(text, "COMPLETED --> COMPENSATING", "COMPENSATING --> COMPLETED", 1),
+		"a status is misspelled": strings.Replace(text, "--> REVERSED", "--> REVERTED", 1),
+		"a row is missing":       strings.Replace(text, "| `BLOCKED` | no |", "BLOCKED:", 1),
+		"the end is wrong":       strings.Replace(text, "| `FAILED` | yes |", "| `FAILED` | no |", 1),
+		"a stay is missing":      strings.Replace(text, "| `COMPENSATING` | an undo,", "COMPENSATING: an undo,", 1),
+		"no diagram":             strings.Replace(text, "```mermaid", "```text", 1),
+		"an odd line":            strings.Replace(text, "  [*] --> IN_PROGRESS\n", "  [*] ==> IN_PROGRESS\n", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NotEqual(t, text, wrong, "the page has changed: change this test with it")

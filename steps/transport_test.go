@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -139,7 +138,7 @@ func TestKeyTransportRefusesAKeyThatWouldChangeOnTheWay(t *testing.T) {
 		assert.Empty(t, base.reqs)
 		assert.True(t, body.closed)
 		var transport *permanentError
-		require.True(t, errors.As(err, &transport))
+		require.ErrorAs(t, err, &transport)
 		assert.NotContains(t, transport.Error(), "s3cret")
 		assert.NotContains(t, transport.Error(), runKey)
 	}

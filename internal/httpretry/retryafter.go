@@ -54,14 +54,14 @@ func isDigits(s string) bool {
 
 // seconds adds up the digits and stops at Most, so that no number of digits overflows.
 func seconds(digits string) time.Duration {
-	var n time.Duration
+	n := 0
 	for i := range len(digits) {
-		n = n*10 + time.Duration(digits[i]-'0')
-		if n >= Most/time.Second {
+		n = n*10 + int(digits[i]-'0')
+		if n >= int(Most/time.Second) {
 			return Most
 		}
 	}
-	return n * time.Second
+	return time.Duration(n) * time.Second
 }
 
 func clamp(d time.Duration) time.Duration {
