@@ -13,10 +13,9 @@ func TestImportsRunOneWay(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		t.Run(goos, func(t *testing.T) {
 			g := load(t, goos)
-			for _, l := range layers {
-				require.Contains(t, g, module+"/"+l, "the core packages are there to be looked at")
+			for _, path := range []string{"outbox", "state", "steps", "compensate", "saga"} {
+				require.NotEmpty(t, g[module+"/"+path].Deps, "%s and what it links must be seen to be judged", path)
 			}
-			require.Contains(t, g, "fmt", "go list was asked for dependencies")
 			assert.Empty(t, check(g))
 		})
 	}
