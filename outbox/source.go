@@ -19,7 +19,8 @@ type Batch struct {
 type Result struct {
 	// ID of the message.
 	ID string
-	// Err is nil when the broker has accepted the message.
+	// Err is nil when the broker has accepted the message. An error that has a method RetryAfter() time.Duration (found
+	// through wrapping) says when to try again; [ErrHeldBack] says that the message itself was not tried.
 	Err error
 	// Refused: the broker will not accept this message, and trying again is no use.
 	Refused bool
@@ -49,7 +50,8 @@ type Source interface {
 // Publisher gives messages to a broker. Publish may be called concurrently; the messages of one call are in order, and
 // where the broker has an order, it must be kept: when a message fails, its successors with the same ordering key are not
 // sent. It returns a result per message, or an error that speaks of the broker as a whole (no connection, throttled,
-// down), in which case any of the messages may have been sent.
+// down), in which case any of the messages may have been sent. With such an error it may return the results that are
+// certain all the same.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) ([]Result, error)
 }
