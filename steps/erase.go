@@ -78,7 +78,7 @@ func (s *Step[In, Out]) conflicts() (out []string) {
 }
 
 func (s *Step[In, Out]) callDo(ctx context.Context, c *drive.Call) drive.Result {
-	r, err := newRun[In](c)
+	r, err := NewRun[In](c)
 	if err != nil {
 		return drive.Result{Err: err, NotCalled: true}
 	}
@@ -90,7 +90,7 @@ func (s *Step[In, Out]) callDo(ctx context.Context, c *drive.Call) drive.Result 
 }
 
 func (s *Step[In, Out]) callUndo(ctx context.Context, c *drive.Call, known bool, output json.RawMessage) drive.Result {
-	r, err := newRun[In](c)
+	r, err := NewRun[In](c)
 	if err != nil {
 		return drive.Result{Err: err, NotCalled: true}
 	}
@@ -104,7 +104,7 @@ func (s *Step[In, Out]) callUndo(ctx context.Context, c *drive.Call, known bool,
 }
 
 func (s *Step[In, Out]) callProbe(ctx context.Context, c *drive.Call) (drive.Result, bool) {
-	r, err := newRun[In](c)
+	r, err := NewRun[In](c)
 	if err != nil {
 		return drive.Result{Err: err, NotCalled: true}, false
 	}
@@ -116,7 +116,7 @@ func (s *Step[In, Out]) callProbe(ctx context.Context, c *drive.Call) (drive.Res
 }
 
 func (s *Step[In, Out]) callWhen(c *drive.Call) bool {
-	r, err := newRun[In](c)
+	r, err := NewRun[In](c)
 	if err != nil {
 		panic(err)
 	}

@@ -63,7 +63,8 @@ func IdempotencyKey(ctx context.Context) (key string, ok bool) {
 	return c.DerivedKey(), true
 }
 
-func newRun[In any](c *drive.Call) (*Run[In], error) {
+// NewRun is for package saga: the run that a call's function sees.
+func NewRun[In any](c *drive.Call) (*Run[In], error) {
 	r := &Run[In]{call: c}
 	if err := state.Decode(c.Input, &r.Input); err != nil {
 		return nil, err

@@ -1,0 +1,196 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/drive"
+	"github.com/tsuzuki-go/tsuzuki/steps"
+)
+
+// errAbandoned: a function went on after its context had ended for as long as it was waited for.
+var errAbandoned = errors.New("a function ignored the end of its context; its answer is no longer waited for")
+
+// errGoexit: a function ended its goroutine.
+var errGoexit = errors.New("the function called runtime.Goexit")
+
+// panicError is a panic of a user's function.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// call is one call of a user's function, in a goroutine of its own, so that it can be waited for no longer than is good
+// for the run, and so that it may end its goroutine. err is errAbandoned when no answer came.
+func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
+	ctx, cancel := h.bounded(ctx, run, s.Timeout)
+	defer cancel()
+	a := &attempt{answer: make(chan drive.Result, 1)}
+	go guarded(func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }, func(r drive.Result) {
+		a.answer <- r
+		a.finish(h.e, h.runKey)
+	})
+	select {
+	case r := <-a.answer:
+		return h.looked(c, r), nil
+	case <-ctx.Done():
+	}
+	if r, ok := h.late(ctx, run, a); ok {
+		return h.looked(c, r), nil
+	}
+	if r, answered := a.abandon(h.e, h.runKey); answered {
+		return h.looked(c, r), nil
+	}
+	return drive.Result{Err: errAbandoned}, errAbandoned
+}
+
+// bounded ends the context at the step's timeout, and a little before the margin at the end of the caller's time, so that
+// an obedient function's answer can still be recorded.
+func (h *holder) bounded(ctx context.Context, run *runContext, timeout time.Duration) (context.Context, context.CancelFunc) {
+	cancelOuter := func() {}
+	if !run.deadline.IsZero() {
+		ctx, cancelOuter = context.WithDeadline(ctx, run.deadline.Add(-h.e.margin-min(h.e.margin/5, 100*time.Millisecond)))
+	}
+	if timeout <= 0 {
+		return ctx, cancelOuter
+	}
+	ctx, cancel := h.e.clk.WithTimeout(ctx, timeout)
+	return ctx, func() { cancel(); cancelOuter() }
+}
+
+// late waits for a function that goes on after its context has ended: one more lease, which is renewed meanwhile, and at
+// most to the caller's deadline less the margin. A holder that has lost the run doesn't wait long: nothing it hears can
+// be recorded.
+func (h *holder) late(ctx context.Context, run *runContext, a *attempt) (drive.Result, bool) {
+	wait := h.e.lease
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) || errors.Is(cause, errLeaseOver) {
+		wait = min(wait, time.Second)
+	}
+	enough := make(chan struct{})
+	t := h.e.clk.AfterFunc(wait, func() { close(enough) })
+	defer t.Stop()
+	var out <-chan time.Time
+	if !run.deadline.IsZero() {
+		real := time.NewTimer(max(0, time.Until(run.deadline)-h.e.margin))
+		defer real.Stop()
+		out = real.C
+	}
+	select {
+	case r := <-a.answer:
+		return r, true
+	case <-enough:
+	case <-out:
+	}
+	return drive.Result{}, false
+}
+
+// looked logs a panic's stack, and makes Output's own panic permanent.
+func (h *holder) looked(c *drive.Call, r drive.Result) drive.Result {
+	p, ok := r.Err.(*panicError)
+	if !ok {
+		return r
+	}
+	h.e.log.Error("step_panic", zap.String("key", h.runKey), zap.String("step", c.Step), zap.String("phase", string(c.Phase)), zap.ByteString("stack", p.stack))
+	if missing, ok := p.value.(*drive.NoOutput); ok {
+		r.Err = steps.Permanent(missing)
+	}
+	return r
+}
+
+// guarded calls f and hands its result to done, whatever f does: panic and Goexit become errors.
+func guarded(f func() drive.Result, done func(drive.Result)) {
+	r := drive.Result{Err: errGoexit}
+	defer func() {
+		if p := recover(); p != nil {
+			r = drive.Result{Err: &panicError{p, debug.Stack()}}
+		}
+		done(r)
+	}()
+	r = f()
+}
+
+// protect calls a quick function of the user's that may panic or end its goroutine.
+func protect(f func() drive.Result) drive.Result {
+	answer := make(chan drive.Result, 1)
+	go guarded(f, func(r drive.Result) { answer <- r })
+	return <-answer
+}
+
+// intercepted puts the interceptor around a call.
+func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func(context.Context) drive.Result) drive.Result {
+	if e.intercept == nil {
+		return f(ctx)
+	}
+	var r drive.Result
+	called := false
+	info := Call{Key: key, Step: c.Step, Phase: string(c.Phase), Attempt: c.Attempt, IdempotencyKey: c.DerivedKey()}
+	err := e.intercept(ctx, info, func(ctx context.Context) error {
+		called = true
+		r = f(ctx)
+		if r.Unencodable != nil {
+			return r.Unencodable
+		}
+		return r.Err
+	})
+	switch {
+	case !called && err == nil:
+		err = errors.New("an interceptor returned nil without calling next")
+		fallthrough
+	case err != nil && r.Unencodable == nil:
+		r = drive.Result{Err: err}
+	}
+	return r
+}
+
+// attempt is a call under way. When nobody waits for it any more, the engine remembers it until it ends.
+type attempt struct {
+	answer chan drive.Result
+	mu     sync.Mutex
+	left   bool
+}
+
+func (a *attempt) finish(e *engine, runKey string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left {
+		e.straggler(runKey, -1)
+	}
+}
+
+// abandon gives the call up, unless its answer has come at the last moment.
+func (a *attempt) abandon(e *engine, runKey string) (r drive.Result, answered bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case r = <-a.answer:
+		return r, true
+	default:
+	}
+	a.left = true
+	e.straggler(runKey, +1)
+	return r, false
+}
+
+func (e *engine) straggler(runKey string, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stragglers[runKey] += n
+	if e.stragglers[runKey] == 0 {
+		delete(e.stragglers, runKey)
+	}
+}
+
+// running tells whether a function of this run that was abandoned is still running in this process.
+func (e *engine) running(runKey string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stragglers[runKey] > 0
+}

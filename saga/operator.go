@@ -1,0 +1,216 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/clock"
+	"github.com/tsuzuki-go/tsuzuki/state"
+)
+
+// Operator looks at runs and leads blocked ones out, without their definitions. Its verbs are conditional on the
+// record's revision, run nothing themselves (recovery or the next call does), and leave an audit line with the actor of
+// [ActorContext]. All methods may be called concurrently. Keys must name the operation.
+type Operator struct {
+	store  state.Store
+	clk    clock.Clock
+	insist func(context.Context, func() error) error
+}
+
+// NewOperator returns an operator of the runs in store.
+func NewOperator(store state.Store) *Operator {
+	e := &engine{store: store, clk: clock.System()}
+	return e.operator()
+}
+
+func (e *engine) operator() *Operator { return &Operator{e.store, e.clk, e.insist} }
+
+// Runs lists the runs that match, page by page. The first error ends it.
+func (o *Operator) Runs(ctx context.Context, q state.Query) iter.Seq2[*state.Record, error] {
+	return func(yield func(*state.Record, error) bool) {
+		for {
+			page, err := o.store.List(ctx, q)
+			if err != nil {
+				yield(nil, fmt.Errorf("saga: list runs: %w", err))
+				return
+			}
+			for _, rec := range page.Records {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			q.Cursor = page.Next
+		}
+	}
+}
+
+// Get returns the run's record. [ErrNotFound] when there is none.
+func (o *Operator) Get(ctx context.Context, key Key) (*state.Record, error) {
+	runKey, err := key.Encode()
+	if err != nil {
+		return nil, &Error{Kind: ErrInvalidKey, Key: key, Err: err}
+	}
+	rec, err := o.store.Get(ctx, runKey)
+	if err != nil {
+		return nil, o.storeError(key, err)
+	}
+	return rec, nil
+}
+
+// Cancel asks for the run to be undone; whoever holds it, or takes it up, obeys. See [Orchestrator.Cancel].
+func (o *Operator) Cancel(ctx context.Context, key Key, reason string) error {
+	runKey, err := key.Encode()
+	if err != nil {
+		return &Error{Kind: ErrInvalidKey, Key: key, Err: err}
+	}
+	req := state.CancelRequest{Reason: state.Cut(reason), Actor: state.Cut(state.Actor(ctx)), At: state.Milli(o.clk.Now())}
+	if err := o.insist(ctx, func() error { return o.store.RequestCancel(ctx, runKey, req) }); err != nil {
+		return o.storeError(key, err)
+	}
+	return nil
+}
+
+// Retry lets a blocked run try again where it is blocked: the step, whose attempts and deadline start anew and whose
+// at-most-once mark is cleared, or the compensation. The run becomes INTERRUPTED or COMPENSATING.
+func (o *Operator) Retry(ctx context.Context, key Key, note string) error {
+	return o.act(ctx, key, verbRetry, "", note, func(rec *state.Record, ch *state.Change) error {
+		if rec.EndsAs != "" {
+			ch.Status = state.StatusCompensating
+			if i := rec.StepIndex(rec.CurrentStep); i >= 0 {
+				s := rec.Steps[i]
+				s.UndoAttempts = 0
+				ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
+			}
+			return nil
+		}
+		ch.Status, ch.Failure, ch.CurrentStep = state.StatusInterrupted, nil, ""
+		if i := rec.Next(); i < len(rec.Steps) {
+			s := rec.Steps[i]
+			s.Unknown = s.Unknown || s.Status == state.StepStarted
+			s.Status, s.Attempts, s.StartedAt = state.StepPending, 0, time.Time{}
+			ch.Steps, ch.CurrentStep = []state.StepChange{{Index: i, StepRecord: s}}, s.Name
+		}
+		return nil
+	})
+}
+
+// MarkDone says that the step at which a run is blocked was done, with this result (encoded as JSON; nil for a step
+// without one). The next take-up goes on behind it. The type of the result can't be checked here: [Orchestrator.MarkDone]
+// does. [ErrNotAllowed] for another step than the current one, and for a run that goes backwards.
+func (o *Operator) MarkDone(ctx context.Context, key Key, step string, result any, note string) error {
+	raw, err := state.Encode(result)
+	if err != nil {
+		return &Error{Kind: ErrInvalidInput, Key: key, Step: step, Err: err}
+	}
+	return o.act(ctx, key, verbMarkDone, step, note, func(rec *state.Record, ch *state.Change) error {
+		i := rec.Next()
+		switch {
+		case rec.EndsAs != "":
+			return errors.New("the run goes backwards; MarkCompensated is what can be said of a step")
+		case i == len(rec.Steps) || rec.Steps[i].Name != step:
+			return fmt.Errorf("the current step is %q", rec.CurrentStep)
+		}
+		s := rec.Steps[i]
+		s.Status, s.Unknown, s.Error, s.Output, s.EndedAt = state.StepDone, false, nil, json.RawMessage(raw), ch.UpdatedAt
+		ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
+		ch.Status, ch.Failure, ch.CurrentStep = state.StatusInterrupted, nil, ""
+		if i+1 < len(rec.Steps) {
+			ch.CurrentStep = rec.Steps[i+1].Name
+		}
+		return nil
+	})
+}
+
+// MarkCompensated says that a step of a run that is blocked on its way back was undone by hand. The run becomes
+// COMPENSATING. [ErrNotAllowed] when the step has nothing to be undone, or the run does not go backwards.
+func (o *Operator) MarkCompensated(ctx context.Context, key Key, step, note string) error {
+	return o.act(ctx, key, verbMarkCompensated, step, note, func(rec *state.Record, ch *state.Change) error {
+		i := rec.StepIndex(step)
+		switch {
+		case rec.EndsAs == "":
+			return errors.New("the run does not go backwards; ForceCompensate turns it round")
+		case i < 0:
+			return errors.New("it has no such step")
+		case !rec.Steps[i].MayHaveHappened():
+			return fmt.Errorf("the step is %s, there is nothing to undo", rec.Steps[i].Status)
+		}
+		s := rec.Steps[i]
+		s.Status, s.UndoError, s.EndedAt = state.StepCompensated, nil, ch.UpdatedAt
+		ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
+		ch.Status = state.StatusCompensating
+		return nil
+	})
+}
+
+// ForceCompensate sends a blocked run backwards, over its pivot if need be. [ErrNotAllowed] when it goes backwards
+// already: Retry or MarkCompensated lead on then.
+func (o *Operator) ForceCompensate(ctx context.Context, key Key, note string) error {
+	return o.act(ctx, key, verbForce, "", note, func(rec *state.Record, ch *state.Change) error {
+		if rec.EndsAs != "" {
+			return errors.New("the run goes backwards already; Retry or MarkCompensated lead on")
+		}
+		ch.Status, ch.EndsAs = state.StatusCompensating, state.StatusFailed
+		if ch.Failure == nil {
+			ch.Failure = &state.Failure{Step: rec.CurrentStep, Code: CodeForced, Message: state.Cut("forced back: " + note), At: ch.UpdatedAt}
+		}
+		return nil
+	})
+}
+
+// act makes one audited change to a blocked run.
+func (o *Operator) act(ctx context.Context, key Key, verb, step, note string, edit func(*state.Record, *state.Change) error) error {
+	rec, err := o.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	refuse := func(why error) error {
+		return &Error{Kind: ErrNotAllowed, Key: key, Step: step, Err: fmt.Errorf("%s: %w", verb, why)}
+	}
+	if rec.Status != state.StatusBlocked {
+		return refuse(fmt.Errorf("the run is %s, not BLOCKED", rec.Status))
+	}
+	now := state.Milli(o.clk.Now())
+	ch := &state.Change{
+		Key: rec.Key, IfOwner: rec.Owner, IfRevision: rec.Revision, WriteID: newID(),
+		Runs: rec.Runs, Status: rec.Status, EndsAs: rec.EndsAs, CurrentStep: rec.CurrentStep, UpdatedAt: now, Failure: rec.Failure,
+	}
+	if err := edit(rec, ch); err != nil {
+		return refuse(err)
+	}
+	on := step
+	if on == "" {
+		on = rec.CurrentStep
+	}
+	ch.Audit = []state.AuditEntry{auditLine(ctx, now, verb, on, note)}
+	err = o.insist(ctx, func() error { return own(o.store.Commit(ctx, ch), ch) })
+	switch {
+	case errors.Is(err, state.ErrConflict):
+		return refuse(fmt.Errorf("the run was changed meanwhile, look again: %w", err))
+	case err != nil:
+		return o.storeError(key, err)
+	}
+	return nil
+}
+
+func (o *Operator) storeError(key Key, err error) error {
+	return (&engine{}).storeError(key, err)
+}
+
+// checkResult encodes a result that a person gives for a step, if it is of the step's type.
+func (e *engine) checkResult(step string, result any) (json.RawMessage, error) {
+	for _, p := range append([]*plan{e.plan}, e.plan.older()...) {
+		for i := range p.steps {
+			if p.steps[i].Name == step {
+				return p.steps[i].Check(result)
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s has no step %q", e.plan.name, step)
+}

@@ -1,0 +1,136 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tsuzuki-go/tsuzuki/state"
+)
+
+// Recoverable is an orchestrator of any types. Only orchestrators are.
+type Recoverable interface{ recoverable() *engine }
+
+func (o *Orchestrator[In, Out]) recoverable() *engine { return o.e }
+
+// Recovered counts what became of the runs that one recovery took up.
+type Recovered struct {
+	// Completed runs.
+	Completed int
+	// Failed runs: everything undone, reversed ones included.
+	Failed int
+	// Interrupted runs: they stopped again, and will be taken up again.
+	Interrupted int
+	// Blocked runs: an operator is needed.
+	Blocked int
+	// Lost are runs that someone else was quicker to take up, or that changed or vanished meanwhile.
+	Lost int
+}
+
+// Recover takes up, once, the runs that nobody is at work on: IN_PROGRESS and COMPENSATING ones whose lease has lapsed or
+// that were laid down, and INTERRUPTED ones past their not_before. A run that was laid down waits since its last attempt
+// for a time that grows with every take-up: none after the first, then 1 s, 3 s, 7 s ... up to ten minutes.
+//
+// Losing a race is no error, and neither is what becomes of a run; an error means that a store could not be listed, or
+// that ctx has ended. Several processes may recover at once.
+func Recover(ctx context.Context, orchestrators ...Recoverable) (Recovered, error) {
+	var sum Recovered
+	var failed []error
+	for _, o := range orchestrators {
+		if err := o.recoverable().recover(ctx, &sum); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return sum, errors.Join(failed...)
+}
+
+// RecoverLoop recovers now and then every so often until ctx ends, whose cause it returns. Errors are logged by the
+// orchestrators and tried again.
+func RecoverLoop(ctx context.Context, every time.Duration, orchestrators ...Recoverable) error {
+	if every <= 0 {
+		return fmt.Errorf("saga: RecoverLoop: the interval %v must be positive", every)
+	}
+	for {
+		for _, o := range orchestrators {
+			e := o.recoverable()
+			if err := e.recover(ctx, &Recovered{}); err != nil && ctx.Err() == nil {
+				e.log.Error("recovery_failed", zap.Error(err))
+			}
+		}
+		if len(orchestrators) == 0 {
+			return errors.New("saga: RecoverLoop: no orchestrator given")
+		}
+		if err := orchestrators[0].recoverable().clk.Sleep(ctx, every); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *engine) recover(ctx context.Context, sum *Recovered) error {
+	q := state.Query{
+		Statuses:     []state.Status{state.StatusInProgress, state.StatusInterrupted, state.StatusCompensating},
+		Operation:    e.plan.name,
+		LapsedBefore: e.now(),
+	}
+	for {
+		page, err := e.store.List(ctx, q)
+		if err != nil {
+			return fmt.Errorf("saga: recover %s: %w: %w", e.plan.name, ErrStore, err)
+		}
+		for _, rec := range page.Records {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if e.due(rec) {
+				e.recoverOne(ctx, rec, sum)
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		q.Cursor = page.Next
+	}
+}
+
+const longestWait = 10 * time.Minute
+
+// due tells whether recovery may take the run up now.
+func (e *engine) due(rec *state.Record) bool {
+	now := e.now()
+	if rec.LeaseLive(now) || now.Before(rec.NotBefore) {
+		return false
+	}
+	if !rec.LeaseUntil.IsZero() {
+		return true // its holder died
+	}
+	wait := longestWait
+	if rec.Runs < 11 {
+		wait = min(wait, time.Duration(1<<max(rec.Runs-1, 0)-1)*time.Second)
+	}
+	return !now.Before(rec.UpdatedAt.Add(wait))
+}
+
+func (e *engine) recoverOne(ctx context.Context, rec *state.Record, sum *Recovered) {
+	key, err := state.ParseKey(rec.Key)
+	if err != nil {
+		e.log.Error("recovery_failed", zap.String("key", rec.Key), zap.Error(err))
+		return
+	}
+	_, err = e.run(ctx, key, nil, runConfig{})
+	switch {
+	case err == nil:
+		sum.Completed++
+	case errors.Is(err, ErrFailed), errors.Is(err, ErrReversed):
+		sum.Failed++
+	case errors.Is(err, ErrBlocked):
+		sum.Blocked++
+	case errors.Is(err, ErrInProgress), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound):
+		sum.Lost++
+	default:
+		sum.Interrupted++
+		e.log.Warn("recovery_interrupted", zap.String("key", rec.Key), zap.Error(err))
+	}
+}
