@@ -126,6 +126,8 @@ type broker struct {
 	verdict func(outbox.Message) *outbox.Result
 	// outage, if set, is asked first; an error fails the call as a whole.
 	outage func() error
+	// lost, if set, tells whether the answer to a call is lost after the broker has done its work.
+	lost func() bool
 }
 
 var errDown = errors.New("connection refused")
@@ -159,6 +161,9 @@ func (b *broker) Publish(ctx context.Context, msgs []outbox.Message) ([]outbox.R
 			}
 		}
 		b.log = append(b.log, m)
+	}
+	if b.lost != nil && b.lost() {
+		return nil, errDown
 	}
 	return results, nil
 }

@@ -69,9 +69,9 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // Drain relays until nothing is due that this relay can send, and returns. Messages that another relay has claimed, and
-// parked ones, are left alone. Of class [ErrOutage] when the broker was down three times in a row, of class [ErrUnsent]
-// when some messages failed three times in a row; otherwise the source's error, or that of ctx. Whatever was not sent
-// stays due. Where ctx has a deadline, nothing more is claimed in the second before it.
+// parked ones, are left alone. The error is of class [ErrOutage] when the broker was down, three times in a row or until
+// the lease ended, and of class [ErrUnsent] when some messages failed three times in a row; otherwise it is the source's,
+// or that of ctx. Whatever was not sent stays due. Where ctx has a deadline, nothing more is claimed in the second before it.
 func (r *Relay) Drain(ctx context.Context) error {
 	claims := ctx
 	if at, ok := ctx.Deadline(); ok {
