@@ -1,0 +1,60 @@
+package saga_test
+
+import (
+	"testing"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/clock"
+	"github.com/tsuzuki-go/tsuzuki/saga"
+	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
+)
+
+// storeKind is one kind of store in the table. open makes one test's store, on the given clock, and returns a function
+// that opens it (again): every call gives a handle on the same records, as a process of its own would have. What was
+// opened is closed when the test ends. missing says why the store can't be had here; empty when it can.
+type storeKind struct {
+	name    string
+	missing func(t *testing.T) string
+	open    func(t *testing.T, clk saga.Clock) (open func() state.Store)
+}
+
+// storeKinds are the stores that behaviour is tested on.
+var storeKinds = []storeKind{{name: "memory", open: openMemory}}
+
+// eachStore runs f on every store there is, in parallel subtests, on the machine's clock. open opens the subtest's own
+// store; opened again, as another process would, it is the same records.
+func eachStore(t *testing.T, f func(t *testing.T, open func() state.Store)) {
+	t.Helper()
+	onEach(t, func(t *testing.T, kind storeKind) { f(t, kind.open(t, saga.SystemClock())) })
+}
+
+// eachStoreAt is eachStore on a fake clock of the subtest's own. Sleeps of the library move the clock on; nothing else
+// does but the test.
+func eachStoreAt(t *testing.T, f func(t *testing.T, clk *clock.Fake, open func() state.Store)) {
+	t.Helper()
+	onEach(t, func(t *testing.T, kind storeKind) {
+		clk := new(clock.Fake)
+		clk.AutoAdvance()
+		f(t, clk, kind.open(t, clk))
+	})
+}
+
+func onEach(t *testing.T, f func(t *testing.T, kind storeKind)) {
+	t.Helper()
+	for _, kind := range storeKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			if kind.missing != nil {
+				if why := kind.missing(t); why != "" {
+					t.Skip(why)
+				}
+			}
+			t.Parallel()
+			f(t, kind)
+		})
+	}
+}
+
+func openMemory(_ *testing.T, clk saga.Clock) func() state.Store {
+	s := memory.New(memory.WithClock(clk))
+	return func() state.Store { return s }
+}
