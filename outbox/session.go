@@ -143,11 +143,8 @@ func (s *session) next(work context.Context) (holds []*hold, wait time.Duration,
 	if len(holds) > 0 {
 		return holds, 0, false
 	}
-	s.mu.Lock()
-	idle := s.busy == 0 && len(s.held) == 0
-	s.mu.Unlock()
-	if s.once {
-		return nil, wait, idle
+	if s.once { // the end, unless a worker had a claim in hand while we looked, or something waits
+		return nil, wait, busy == 0 && wait == forever
 	}
 	return nil, min(wait, s.claimAt-now), false
 }
