@@ -12,7 +12,7 @@ hosts() {
 
 registries() {
   {
-    go env GOPROXY GOSUMDB | tr ',|' '\n\n' | sed -E '/:\/\//!s,^,any://,'
+    go env GOPROXY GOSUMDB | tr ',' '\n' | tr '|' '\n' | sed -E '/:\/\//!s,^,any://,'
     if command -v npm >/dev/null; then npm config get registry </dev/null; fi
     cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^#' || true
   } | hosts | grep -F . || true # "direct" and "off" are no hosts

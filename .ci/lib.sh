@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts beside it; not run by itself. Bash 4 or later.
 
 # Sections ---------------------------------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The servers that integration tests need, one folder each under .ci/servers with a start and a stop that take a port.
 # Sourced.
 

@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # lint.sh reads the versions
 # The linters at pinned versions, built from source by the go command and kept in the user's cache. They are no
 # dependencies of the module, so they don't stand in go.mod. Sourced by lint.sh.
 
@@ -8,7 +10,8 @@ readonly golangci_version=v2.15.0
 # anew: a linter can't read what a newer compiler wrote.
 tool() {
   local name=$1 package=$2 version=$3
-  local dir="${XDG_CACHE_HOME:-$HOME/.cache}/tsuzuki-ci/tools/$name-$version-$(go env GOVERSION)"
+  local dir
+  dir="${XDG_CACHE_HOME:-$HOME/.cache}/tsuzuki-ci/tools/$name-$version-$(go env GOVERSION)"
   tool_path="$dir/$name"
   [[ -x $tool_path ]] && return 0
   printf 'building %s %s\n' "$name" "$version"
