@@ -33,10 +33,12 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
 	ctx, cancel := h.bounded(ctx, run, s.Timeout)
 	defer cancel()
-	a := &attempt{answer: make(chan drive.Result, 1)}
-	go guarded(func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }, func(r drive.Result) {
-		a.answer <- r
-		a.finish(h.e, h.runKey)
+	a := h.worker.attempt()
+	h.worker.do(func() {
+		guarded(func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }, func(r drive.Result) {
+			a.answer <- r
+			a.finish(h.e, h.runKey)
+		})
 	})
 	select {
 	case r := <-a.answer:
@@ -49,6 +51,7 @@ func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *dr
 	if r, answered := a.abandon(h.e, h.runKey); answered {
 		return h.looked(c, r), nil
 	}
+	h.worker.leave()
 	return drive.Result{Err: errAbandoned}, errAbandoned
 }
 
@@ -118,10 +121,56 @@ func guarded(f func() drive.Result, done func(drive.Result)) {
 }
 
 // protect calls a quick function of the user's that may panic or end its goroutine.
-func protect(f func() drive.Result) drive.Result {
-	answer := make(chan drive.Result, 1)
-	go guarded(f, func(r drive.Result) { answer <- r })
-	return <-answer
+func (h *holder) protect(f func() drive.Result) drive.Result {
+	a := h.worker.attempt()
+	h.worker.do(func() { guarded(f, func(r drive.Result) { a.answer <- r }) })
+	return <-a.answer
+}
+
+// worker runs a run's calls one after the other in a goroutine beside the one that drives the run. It keeps one goroutine
+// for all of them, since a new one each would have to grow its stack each time; a call that ends its goroutine, or that
+// is no longer waited for, costs it that one.
+type worker struct {
+	calls chan func()
+	last  *attempt
+}
+
+// attempt is where the next call answers.
+func (w *worker) attempt() *attempt {
+	if w.last == nil {
+		w.last = &attempt{answer: make(chan drive.Result, 1)}
+	}
+	return w.last
+}
+
+// do has f called. The call before must have answered, or have been left.
+func (w *worker) do(f func()) {
+	if w.calls == nil {
+		w.calls = make(chan func(), 1)
+		go work(w.calls)
+	}
+	w.calls <- f
+}
+
+// leave gives the goroutine up to the call that it is at.
+func (w *worker) leave() {
+	if w.calls != nil {
+		close(w.calls)
+		w.calls, w.last = nil, nil
+	}
+}
+
+func work(calls <-chan func()) {
+	exited := true
+	defer func() {
+		if exited { // by runtime.Goexit in a call
+			go work(calls)
+		}
+	}()
+	for f := range calls {
+		f()
+	}
+	exited = false
 }
 
 // intercepted puts the interceptor around a call.

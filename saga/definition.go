@@ -125,15 +125,8 @@ func (d *Definition[In, Out]) callResult(ctx context.Context, c *drive.Call) dri
 	if err != nil {
 		return drive.Result{Err: err}
 	}
-	raw, err := state.Encode(out)
-	if err != nil {
-		return drive.Result{Err: err}
-	}
-	var again Out
-	if err := state.Decode(raw, &again); err != nil {
-		return drive.Result{Err: err}
-	}
-	return drive.Result{Output: raw}
+	raw, err := encodeAgain(out)
+	return drive.Result{Output: raw, Err: err}
 }
 
 // snapshot is the definition as it is now, older ones included.

@@ -38,8 +38,10 @@ type holder struct {
 	timer    clock.Timer
 	closed   bool
 	outputs  []json.RawMessage
+	decoded  any // the input, see drive.Call
 
-	live error // what made the run fail or stop, as this call met it
+	worker worker // where the user's functions are called
+	live   error  // what made the run fail or stop, as this call met it
 }
 
 // errCancelRequested: a forward write was refused because a cancel request is stored.
@@ -220,11 +222,12 @@ func (h *holder) commit(ctx context.Context, ch *state.Change) error {
 	} else {
 		h.doubt = ch
 	}
-	var refused *state.ConflictError
-	switch {
-	case err == nil:
+	if err == nil {
 		h.leaseFrom(began)
 		return nil
+	}
+	var refused *state.ConflictError
+	switch {
 	case errors.As(err, &refused):
 		return h.refused(refused, ch)
 	case definite(err):
@@ -287,7 +290,7 @@ func (h *holder) newCall(i int, phase drive.Phase, attempt int) *drive.Call {
 	}
 	return &drive.Call{
 		Key: h.key, RunKey: h.runKey, Step: name, Phase: phase, Attempt: attempt, Resumed: h.rec.Runs > 1,
-		Input: h.rec.Input, Outputs: h.outputsBefore(i), Index: h.p.index,
+		Input: h.rec.Input, Outputs: h.outputsBefore(i), Index: h.p.index, Decoded: &h.decoded,
 	}
 }
 

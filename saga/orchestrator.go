@@ -44,7 +44,7 @@ func (o *Orchestrator[In, Out]) Run(ctx context.Context, key Key, in In, opts ..
 			opt.applyRun(&rc)
 		}
 	}
-	raw, err := encodeInput(in)
+	raw, err := encodeAgain(in)
 	if err != nil {
 		key.Operation = o.e.plan.name
 		var none Out
@@ -53,13 +53,13 @@ func (o *Orchestrator[In, Out]) Run(ctx context.Context, key Key, in In, opts ..
 	return o.result(key)(o.e.run(ctx, key, &payload{raw: raw}, rc))
 }
 
-// encodeInput encodes the input and makes sure that it can be read again.
-func encodeInput[In any](in In) (json.RawMessage, error) {
-	raw, err := state.Encode(in)
-	if err != nil {
-		return nil, err
+// encodeAgain encodes a value and makes sure that it can be read again.
+func encodeAgain[T any](v T) (json.RawMessage, error) {
+	raw, err := state.Encode(v)
+	if err != nil || state.RoundTrips[T]() {
+		return raw, err
 	}
-	var again In
+	var again T
 	return raw, state.Decode(raw, &again)
 }
 

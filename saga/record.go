@@ -12,25 +12,22 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// forwardWrite makes a forward write, which is refused when a cancel has been requested: then what the write would have
-// recorded of the steps and the messages is recorded together with the turn. Behind a pivot that is done the request is
-// dropped, and before one that may have happened it has to wait.
+// forwardWrite makes a forward write, if no cancel has been requested: otherwise, what the write would have recorded of
+// the steps and the messages is recorded together with the turn. Behind a pivot that is done the request is dropped, and
+// before one that may have happened it has to wait.
 func (h *holder) forwardWrite(run *runContext, edit func(*state.Change)) error {
-	err := h.write(run, func(ch *state.Change) {
+	forwards := func(ch *state.Change) {
 		edit(ch)
-		ch.IfNoCancel = h.cancel == nil
-		h.dropCancel(ch)
-	})
-	if !errors.Is(err, errCancelRequested) {
-		return h.overtaken(err)
-	}
-	c := h.cancelNoticed()
-	err = h.write(run, func(ch *state.Change) {
-		edit(ch)
-		if !h.backwards(ch, func() { h.obey(ch, c) }) {
+		if h.cancel == nil {
+			ch.IfNoCancel = true
+		} else if !h.backwards(ch, func() { h.obey(ch, h.cancel) }) {
 			h.dropCancel(ch)
 		}
-	})
+	}
+	err := h.write(run, forwards)
+	if errors.Is(err, errCancelRequested) { // noticed just now
+		err = h.write(run, forwards)
+	}
 	return h.overtaken(err)
 }
 
@@ -241,7 +238,7 @@ func (h *holder) ending(ch *state.Change) {
 // result works the run's result out.
 func (h *holder) result(run *runContext) (json.RawMessage, error) {
 	c := h.newCall(len(h.rec.Steps), drive.Output, 0)
-	r := protect(func() drive.Result { return h.p.result(run, c) })
+	r := h.protect(func() drive.Result { return h.p.result(run, c) })
 	if _, bad := c.Close(); bad != nil && r.Err == nil {
 		r.Err = bad
 	}

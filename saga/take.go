@@ -67,13 +67,14 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 		existing, err = e.store.Create(ctx, h.rec)
 		return err
 	})
-	switch {
-	case err != nil:
-		return nil, nil, e.storeError(key, err)
-	case existing == nil || existing.WriteID == h.rec.WriteID: // the second: made, and the answer was lost
+	if err == nil && (existing == nil || existing.WriteID == h.rec.WriteID) { // the second: made, and the answer was lost
 		h.leaseFrom(began)
 		h.created = true
 		return h, nil, nil
+	}
+	h.worker.leave()
+	if err != nil {
+		return nil, nil, e.storeError(key, err)
 	}
 	return nil, existing, nil
 }
@@ -165,18 +166,19 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 		began = e.clk.Mono()
 		return own(e.store.Commit(ctx, ch), ch)
 	})
+	if err == nil {
+		err = ch.Apply(h.rec)
+	}
+	if err == nil {
+		h.leaseFrom(began)
+		return h, nil, nil
+	}
+	h.worker.leave()
 	var lost *state.ConflictError
-	switch {
-	case errors.As(err, &lost):
+	if errors.As(err, &lost) {
 		return nil, lost.Current, nil
-	case err != nil:
-		return nil, nil, e.storeError(key, err)
 	}
-	if err := ch.Apply(h.rec); err != nil {
-		return nil, nil, e.storeError(key, err)
-	}
-	h.leaseFrom(began)
-	return h, nil, nil
+	return nil, nil, e.storeError(key, err)
 }
 
 // takeUpChange is what a take-up writes: the unknown mark of a take-over, obedience to a cancel, an extended plan.
@@ -266,6 +268,9 @@ func (h *holder) markedDone(step string) bool {
 
 // own turns a refusal into success when what is stored was made by this very write, sent before.
 func own(err error, ch *state.Change) error {
+	if err == nil {
+		return nil
+	}
 	var c *state.ConflictError
 	if errors.As(err, &c) && c.Current != nil && c.Current.WriteID == ch.WriteID {
 		return nil
@@ -308,7 +313,7 @@ func (h *holder) skips(ctx context.Context, i int) (skipped []state.StepChange, 
 		}
 		c := h.newCall(i, drive.When, 0)
 		var yes bool
-		r := protect(func() drive.Result { yes = s.When(c); return drive.Result{} })
+		r := h.protect(func() drive.Result { yes = s.When(c); return drive.Result{} })
 		if _, bad := c.Close(); bad != nil && r.Err == nil {
 			r.Err = bad
 		}

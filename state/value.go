@@ -2,11 +2,13 @@ package state
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
 	"sync"
+	"time"
 	"unicode/utf8"
 )
 
@@ -48,34 +50,99 @@ func recovered(err *error) {
 	}
 }
 
-var interfaces sync.Map // reflect.Type to bool
+// traits is what must be known of a type before its values are decoded; it is found once per type.
+type traits struct {
+	// holdsInterface: a value can hold an interface, where a number would become a float64.
+	holdsInterface bool
+	// roundTrips: what json.Marshal makes of a value, json.Unmarshal can read.
+	roundTrips bool
+	// plain: a copy of a value shares nothing with it.
+	plain bool
+}
 
-// holdsInterface tells whether a value of this type can hold an interface, where a number would become a float64. A type
-// of its own decoding is left to that.
-func holdsInterface(t reflect.Type) bool {
-	if known, ok := interfaces.Load(t); ok {
-		return known.(bool)
+var known sync.Map // reflect.Type to traits
+
+func traitsOf(t reflect.Type) traits {
+	if found, ok := known.Load(t); ok {
+		return found.(traits)
 	}
-	found := findInterface(t, map[reflect.Type]bool{})
-	interfaces.Store(t, found)
+	found := findTraits(t, map[reflect.Type]bool{})
+	known.Store(t, found)
 	return found
 }
 
-func findInterface(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if t == nil || seen[t] {
-		return false
+func holdsInterface(t reflect.Type) bool { return traitsOf(t).holdsInterface }
+
+// RoundTrips tells whether every value of type T that can be encoded can be decoded again, so that nobody needs to try.
+// False: nobody knows.
+func RoundTrips[T any]() bool { return traitsOf(reflect.TypeFor[T]()).roundTrips }
+
+// Plain tells whether a copy of a value of type T shares nothing with it, so that it is as good as one that is decoded
+// afresh.
+func Plain[T any]() bool { return traitsOf(reflect.TypeFor[T]()).plain }
+
+var (
+	timeType = reflect.TypeFor[time.Time]()
+	rawType  = reflect.TypeFor[json.RawMessage]()
+	custom   = []reflect.Type{
+		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
+		reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
+	}
+)
+
+// findTraits looks at a type and all that it is made of. A type that is met again while it is looked at adds nothing.
+func findTraits(t reflect.Type, seen map[reflect.Type]bool) traits {
+	all := traits{roundTrips: true, plain: true}
+	if t == nil {
+		return traits{}
+	}
+	if seen[t] {
+		return all
 	}
 	seen[t] = true
+	switch {
+	case t == timeType: // the location that it points to never changes
+		return all
+	case t == rawType:
+		return traits{roundTrips: true}
+	case isCustom(t):
+		all.roundTrips = false
+	}
+	part := func(u reflect.Type) {
+		of := findTraits(u, seen)
+		all.holdsInterface = all.holdsInterface || of.holdsInterface
+		all.roundTrips = all.roundTrips && of.roundTrips
+		all.plain = all.plain && of.plain
+	}
 	switch t.Kind() {
 	case reflect.Interface:
-		return true
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return findInterface(t.Elem(), seen)
+		return traits{holdsInterface: true}
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if t.Kind() == reflect.Map {
+			part(t.Key())
+		}
+		part(t.Elem())
+		all.plain = false
+	case reflect.Array:
+		part(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if findInterface(t.Field(i).Type, seen) {
-				return true
+			f := t.Field(i)
+			if f.Anonymous { // the rules of promotion are json's own
+				all.roundTrips = false
 			}
+			part(f.Type)
+		}
+	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		return traits{}
+	}
+	return all
+}
+
+func isCustom(t reflect.Type) bool {
+	for _, c := range custom {
+		if t.Implements(c) || reflect.PointerTo(t).Implements(c) {
+			return true
 		}
 	}
 	return false

@@ -66,8 +66,18 @@ func IdempotencyKey(ctx context.Context) (key string, ok bool) {
 // NewRun is for package saga: the run that a call's function sees.
 func NewRun[In any](c *drive.Call) (*Run[In], error) {
 	r := &Run[In]{call: c}
+	plain := c.Decoded != nil && state.Plain[In]()
+	if plain {
+		if in, ok := (*c.Decoded).(In); ok {
+			r.Input = in
+			return r, nil
+		}
+	}
 	if err := state.Decode(c.Input, &r.Input); err != nil {
 		return nil, err
+	}
+	if plain {
+		*c.Decoded = r.Input
 	}
 	return r, nil
 }

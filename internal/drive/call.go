@@ -39,6 +39,9 @@ type Call struct {
 	Index map[any]int
 	// Cause of an undo.
 	Cause error
+	// Decoded is shared by the calls of one holder, which are made one after the other: the input as a value of a type of
+	// which a copy shares nothing.
+	Decoded *any
 
 	mu       sync.Mutex
 	messages []outbox.Message
