@@ -23,7 +23,7 @@ func (r *Record) Clone() *Record {
 		cancel := *r.Cancel
 		c.Cancel = &cancel
 	}
-	c.Outbox = r.Outbox.clone()
+	c.Outbox = r.Outbox.Clone()
 	c.Audit = slices.Clone(r.Audit)
 	return &c
 }

@@ -36,7 +36,8 @@ type Claim struct {
 	Until time.Time
 }
 
-func (o Outbox) clone() Outbox {
+// Clone is a deep copy.
+func (o Outbox) Clone() Outbox {
 	o.Messages = slices.Clone(o.Messages)
 	for i := range o.Messages {
 		o.Messages[i].Message = CloneMessage(o.Messages[i].Message)
