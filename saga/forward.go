@@ -208,12 +208,17 @@ func (h *holder) failProbing(run *runContext, w *stepWork, code string, cause er
 
 // markStarted commits the mark of an at-most-once step, before its one call.
 func (h *holder) markStarted(run *runContext, w *stepWork) (over bool, err error) {
-	w.rec.Status, w.rec.StartedAt = state.StepStarted, h.e.now()
-	w.rec.Attempts++
-	if err := h.forwardWrite(run, func(ch *state.Change) { ch.Steps = []state.StepChange{w.change()} }); err != nil {
-		return true, err
-	}
-	return h.rec.Status != state.StatusInProgress, nil
+	started := w.rec
+	started.Status, started.StartedAt = state.StepStarted, h.e.now()
+	started.Attempts++
+	err = h.forwardWrite(run, func(ch *state.Change) {
+		if h.cancel != nil && compensate.MayGoBack(h.rec.Steps, h.rec.Pivot) {
+			return // it turns round, so the call is not made
+		}
+		w.rec = started
+		ch.Steps = []state.StepChange{w.change()}
+	})
+	return err != nil || h.rec.Status != state.StatusInProgress, err
 }
 
 // maySleep tells whether a wait ends within the caller's time, and is not so long that the run had better be laid down.
