@@ -127,52 +127,6 @@ func (h *holder) protect(f func() drive.Result) drive.Result {
 	return <-a.answer
 }
 
-// worker runs a run's calls one after the other in a goroutine beside the one that drives the run. It keeps one goroutine
-// for all of them, since a new one each would have to grow its stack each time; a call that ends its goroutine, or that
-// is no longer waited for, costs it that one.
-type worker struct {
-	calls chan func()
-	last  *attempt
-}
-
-// attempt is where the next call answers.
-func (w *worker) attempt() *attempt {
-	if w.last == nil {
-		w.last = &attempt{answer: make(chan drive.Result, 1)}
-	}
-	return w.last
-}
-
-// do has f called. The call before must have answered, or have been left.
-func (w *worker) do(f func()) {
-	if w.calls == nil {
-		w.calls = make(chan func(), 1)
-		go work(w.calls)
-	}
-	w.calls <- f
-}
-
-// leave gives the goroutine up to the call that it is at.
-func (w *worker) leave() {
-	if w.calls != nil {
-		close(w.calls)
-		w.calls, w.last = nil, nil
-	}
-}
-
-func work(calls <-chan func()) {
-	exited := true
-	defer func() {
-		if exited { // by runtime.Goexit in a call
-			go work(calls)
-		}
-	}()
-	for f := range calls {
-		f()
-	}
-	exited = false
-}
-
 // intercepted puts the interceptor around a call.
 func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func(context.Context) drive.Result) drive.Result {
 	if e.intercept == nil {

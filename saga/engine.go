@@ -29,6 +29,7 @@ type engine struct {
 	errs      map[string]error
 	retry     drive.Policy
 	relay     Relay
+	crew      crew
 
 	mu         sync.Mutex
 	stragglers map[string]int // functions that outlived their run here, by run key

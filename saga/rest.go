@@ -44,7 +44,7 @@ func (h *holder) announce(ctx context.Context) {
 
 func (h *holder) drive(ctx context.Context) error {
 	h.cancel = h.rec.Cancel
-	defer h.worker.leave()
+	defer h.worker.rest()
 	run, release := h.hold(ctx)
 	defer release()
 	if err := h.forward(run); err != nil {

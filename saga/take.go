@@ -52,7 +52,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	if err != nil {
 		return nil, nil, &Error{Kind: ErrInvalidInput, Key: key, Err: err}
 	}
-	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID()}
+	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), worker: worker{crew: &e.crew}}
 	h.rec = h.newRecord(in, hash)
 	skipped, trouble := h.skips(ctx, 0)
 	for _, s := range skipped {
@@ -72,7 +72,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 		h.created = true
 		return h, nil, nil
 	}
-	h.worker.leave()
+	h.worker.rest()
 	if err != nil {
 		return nil, nil, e.storeError(key, err)
 	}
@@ -157,7 +157,7 @@ func (e *engine) mayTake(key Key, rec *state.Record) (*plan, error) {
 // claim makes the take-up write: edit turns the record as it is into the change. Without a holder and an error, the
 // record that won the race is returned.
 func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record, edit func(*holder, *state.Change)) (*holder, *state.Record, error) {
-	h := &holder{e: e, p: p, key: key, runKey: rec.Key, owner: newID(), rec: rec}
+	h := &holder{e: e, p: p, key: key, runKey: rec.Key, owner: newID(), rec: rec, worker: worker{crew: &e.crew}}
 	ch := h.change()
 	ch.IfOwner, ch.Owner, ch.Runs = rec.Owner, h.owner, rec.Runs+1
 	edit(h, ch)
@@ -173,7 +173,7 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 		h.leaseFrom(began)
 		return h, nil, nil
 	}
-	h.worker.leave()
+	h.worker.rest()
 	var lost *state.ConflictError
 	if errors.As(err, &lost) {
 		return nil, lost.Current, nil

@@ -207,5 +207,5 @@ func CeilSecond(t time.Time) time.Time {
 
 // Milli is t to the millisecond and in UTC: the grain in which records keep time.
 func Milli(t time.Time) time.Time {
-	return t.Truncate(time.Millisecond).UTC()
+	return time.UnixMilli(t.UnixMilli()).UTC()
 }
