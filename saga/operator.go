@@ -118,7 +118,7 @@ func (o *Operator) MarkDone(ctx context.Context, key Key, step string, result an
 			return fmt.Errorf("the current step is %q", rec.CurrentStep)
 		}
 		s := rec.Steps[i]
-		s.Status, s.Unknown, s.Error, s.Output, s.EndedAt = state.StepDone, false, nil, json.RawMessage(raw), ch.UpdatedAt
+		s.Status, s.Unknown, s.Error, s.Output, s.EndedAt = state.StepDone, false, nil, raw, ch.UpdatedAt
 		ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
 		ch.Status, ch.Failure, ch.CurrentStep = state.StatusInterrupted, nil, ""
 		if i+1 < len(rec.Steps) {

@@ -54,7 +54,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	}
 	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), worker: worker{crew: &e.crew}}
 	h.rec = h.newRecord(in, hash)
-	skipped, trouble := h.skips(ctx, 0)
+	skipped, trouble := h.skips(0)
 	for _, s := range skipped {
 		h.rec.Steps[s.Index] = s.StepRecord
 	}
@@ -125,7 +125,7 @@ func (e *engine) takeUp(ctx context.Context, key Key, rec *state.Record, in *pay
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	h, newer, err = e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) { h.takeUpChange(ctx, ch) })
+	h, newer, err = e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) { h.takeUpChange(ch) })
 	return h, newer, nil, err
 }
 
@@ -182,7 +182,7 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 }
 
 // takeUpChange is what a take-up writes: the unknown mark of a take-over, obedience to a cancel, an extended plan.
-func (h *holder) takeUpChange(ctx context.Context, ch *state.Change) {
+func (h *holder) takeUpChange(ch *state.Change) {
 	rec := h.rec
 	ch.NotBefore = time.Time{}
 	if rec.Status == state.StatusCompensating {
@@ -202,7 +202,7 @@ func (h *holder) takeUpChange(ctx context.Context, ch *state.Change) {
 	}
 	ch.Status = state.StatusInProgress
 	ch.IfNoCancel = rec.Cancel == nil
-	h.extend(ctx, ch)
+	h.extend(ch)
 }
 
 // mark is the entry of the step that the last holder may have been at when it died: unknown, and one attempt more. An
@@ -238,7 +238,7 @@ func (h *holder) firstStart(i int) time.Time {
 
 // extend appends declared steps that the stored plan lacks, and decides about the next step's When where the write that
 // recorded the step before it could not: behind a step that an operator marked done, or at the seam of the plans.
-func (h *holder) extend(ctx context.Context, ch *state.Change) {
+func (h *holder) extend(ch *state.Change) {
 	stored := len(h.rec.Steps)
 	if len(h.p.steps) > stored {
 		ch.Plan, ch.Pivot = h.p.names(), h.p.pivot()
@@ -251,7 +251,7 @@ func (h *holder) extend(ctx context.Context, ch *state.Change) {
 	}
 	next := h.rec.Next()
 	if next == stored || next > 0 && h.markedDone(h.rec.Steps[next-1].Name) {
-		skipped, trouble := h.skips(ctx, next)
+		skipped, trouble := h.skips(next)
 		ch.Steps = append(ch.Steps, skipped...)
 		h.trouble = trouble
 	}
@@ -305,7 +305,7 @@ func definite(err error) bool {
 }
 
 // skips decides about the Whens from step i on, up to the first step that is to be run. trouble is a When that panicked.
-func (h *holder) skips(ctx context.Context, i int) (skipped []state.StepChange, trouble *stepTrouble) {
+func (h *holder) skips(i int) (skipped []state.StepChange, trouble *stepTrouble) {
 	for ; i < len(h.p.steps); i++ {
 		s := &h.p.steps[i]
 		if s.When == nil {
