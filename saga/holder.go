@@ -38,7 +38,8 @@ type holder struct {
 	timer    clock.Timer
 	closed   bool
 	outputs  []json.RawMessage
-	decoded  any // the input, see drive.Call
+	decoded  any           // the input, see drive.Call
+	claimed  time.Duration // when the closing write's claim for the relay began, by the monotonic clock
 
 	worker worker // where the user's functions are called
 	live   error  // what made the run fail or stop, as this call met it

@@ -231,6 +231,7 @@ func (h *holder) ending(ch *state.Change) {
 		ch.ExpiresAt = h.rec.Expiry(ch.UpdatedAt)
 	}
 	if h.e.relay != nil && len(ch.Messages)+len(h.rec.Outbox.Messages) > 0 {
+		h.claimed = h.e.clk.Mono()
 		ch.Claim = &state.Claim{Token: newID(), Until: state.Milli(ch.UpdatedAt.Add(h.e.relay.Lease()))}
 	}
 }

@@ -115,7 +115,13 @@ func (h *holder) deliver(ctx context.Context) {
 		return
 	}
 	b := outbox.Batch{RunKey: h.runKey, Token: box.Token, Messages: box.Sendable()}
-	if err := h.e.relay.Deliver(context.WithoutCancel(ctx), b); err != nil {
+	send := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		send, cancel = context.WithDeadline(send, deadline)
+		defer cancel()
+	}
+	if err := h.e.relay.Deliver(send, b, h.claimed+h.e.relay.Lease()-h.e.clk.Mono()); err != nil {
 		h.e.log.Warn("relay_failed", zap.String("key", h.runKey), zap.Error(err))
 	}
 }
