@@ -171,7 +171,7 @@ func (h *holder) done(run *runContext, w *stepWork, r drive.Result) error {
 	}
 	old := h.rec.Steps[w.i]
 	h.rec.Steps[w.i] = w.rec // for the functions below: they see the run as it will be
-	skipped, trouble := h.skips(w.i+1)
+	skipped, trouble := h.skips(w.i + 1)
 	next := w.i + 1 + len(skipped)
 	var response json.RawMessage
 	var bad error
