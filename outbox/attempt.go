@@ -155,7 +155,7 @@ func (r *Relay) note(ctx context.Context, epoch int, err error) {
 	case ctx.Err() != nil:
 	default:
 		r.counts.add(func(s *Stats) { s.Outages++ })
-		if r.gate.fail(epoch, now) {
+		if r.gate.fail(epoch, now, retryAfter(err)) {
 			r.cfg.logger.Warn("the broker is not taking messages; waiting for it", zap.Error(err))
 		}
 	}
@@ -184,11 +184,14 @@ func (r *Relay) failedOne(o outcome) {
 	r.cfg.logger.Warn(said, zap.String("run", o.h.batch.RunKey), zap.String("message", o.id), zap.Error(o.err))
 }
 
+// mostAsked is the longest wait that a broker can ask for.
+const mostAsked = time.Hour
+
 // retryAfter is the wait that an error asks for.
 func retryAfter(err error) time.Duration {
 	var asks interface{ RetryAfter() time.Duration }
 	if errors.As(err, &asks) {
-		return asks.RetryAfter()
+		return min(asks.RetryAfter(), mostAsked)
 	}
 	return 0
 }

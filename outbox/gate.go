@@ -24,8 +24,8 @@ func (g *gate) epoch() int {
 }
 
 // fail closes the gate for a longer time. Of several calls that were under way together only the first counts, so that
-// the wait grows with the outage and not with the number of workers.
-func (g *gate) fail(epoch int, now time.Duration) (first bool) {
+// the wait grows with the outage and not with the number of workers. It is no shorter than the broker asked for.
+func (g *gate) fail(epoch int, now, asked time.Duration) (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if epoch != g.fails {
@@ -35,7 +35,7 @@ func (g *gate) fail(epoch int, now time.Duration) (first bool) {
 		g.since = now
 	}
 	g.fails++
-	g.until = now + g.waits.NextBackOff()
+	g.until = now + max(g.waits.NextBackOff(), asked)
 	return g.fails == 1
 }
 
