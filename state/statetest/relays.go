@@ -44,9 +44,13 @@ func (s *subject) relay(j *journal, limit int, stop func() bool) {
 		}
 		for _, b := range batches {
 			j.add(b)
+			time.Sleep(time.Millisecond) // publishing takes its time, in which others look for work
 			if !s.noError(s.store.Sent(s.Context(), b, ids(b.Messages)), "Sent") {
 				return
 			}
+		}
+		if len(batches) == 0 {
+			time.Sleep(time.Millisecond)
 		}
 		if time.Now().After(deadline) {
 			s.Errorf("a relay never saw all messages")
