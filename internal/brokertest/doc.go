@@ -12,14 +12,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-// Config is an SDK configuration for a server on this machine. It tries every request once.
-func Config(endpoint string) aws.Config {
+// Config is an SDK configuration for a server on this machine. It tries every request once. Connections are closed when
+// the test ends.
+func Config(t testing.TB, endpoint string) aws.Config {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
 	return aws.Config{
 		Region:       "us-east-1",
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "test", ""),
 		BaseEndpoint: aws.String(endpoint),
 		Retryer:      func() aws.Retryer { return aws.NopRetryer{} },
-		HTTPClient:   &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		HTTPClient:   &http.Client{Transport: transport},
 	}
 }
 

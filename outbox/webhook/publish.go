@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/digest"
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/outbox/internal/dispatch"
 )
@@ -51,7 +52,7 @@ func (c *call) post(ctx context.Context, e entry) (f *dispatch.Failure, whole bo
 	}
 	req, err := c.p.request(ctx, e)
 	if err != nil {
-		return &dispatch.Failure{Err: err, Refused: true}, false
+		return &dispatch.Failure{Err: err, Refused: errors.Is(err, outbox.ErrInvalidMessage)}, false
 	}
 	resp, err := c.p.client.Do(req)
 	if err != nil {
@@ -108,7 +109,7 @@ func (p *Publisher) request(ctx context.Context, e entry) (*http.Request, error)
 	m := e.Payload.message
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.Payload.url, bytes.NewReader(m.Body))
 	if err != nil {
-		return nil, fmt.Errorf("webhook: %w", unquoted(err, e.Payload.url))
+		return nil, fmt.Errorf("webhook: %w: %w", outbox.ErrInvalidMessage, unquoted(err, e.Payload.url))
 	}
 	for name, value := range m.Attributes {
 		if !token(name) || reserved[http.CanonicalHeaderKey(name)] {
@@ -117,11 +118,22 @@ func (p *Publisher) request(ctx context.Context, e entry) (*http.Request, error)
 		req.Header.Set(name, percent(value))
 	}
 	req.Header.Set("Content-Type", m.ContentType)
-	req.Header.Set("Idempotency-Key", percent(e.ID))
+	req.Header.Set("Idempotency-Key", idempotencyKey(e.ID))
 	if err := p.prepare(req); err != nil {
-		return nil, fmt.Errorf("webhook: prepare the request: %w", err)
+		return nil, fmt.Errorf("webhook: prepare the request to %s: %w", redacted(e.Payload.url), err)
 	}
 	return req, nil
+}
+
+// mostKey is the longest Idempotency-Key that receivers commonly take.
+const mostKey = 255
+
+// idempotencyKey is the message's ID, or a hash of it when it is too long for a key.
+func idempotencyKey(id string) string {
+	if key := percent(id); len(key) <= mostKey {
+		return key
+	}
+	return digest.Short(id, digest.Most)
 }
 
 // reserved are header fields that an attribute may not set: those that shape the request itself, and those that this

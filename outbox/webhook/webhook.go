@@ -1,5 +1,5 @@
 // Package webhook publishes outbox messages as HTTP requests: a POST per message, with the message's ID as
-// Idempotency-Key.
+// Idempotency-Key (a hash of it, if it has more than 255 characters).
 //
 // By default the body is the message's own, with its content type, and its attributes, ID, topic and type are header
 // fields (see [outbox.Plain]). Characters that a header field can't carry are percent-encoded, as CloudEvents' HTTP
@@ -53,7 +53,7 @@ func WithURL(topic, url string) Option {
 func WithClient(c *http.Client) Option { return optionFunc(func(p *Publisher) { p.client = c }) }
 
 // WithRequest calls f with every request before it is sent, the check at start included: to sign it or to add an
-// Authorization. f may read the body through GetBody. An error refuses the message.
+// Authorization. f may read the body through GetBody. A message for which it fails is tried again later.
 func WithRequest(f func(*http.Request) error) Option {
 	return optionFunc(func(p *Publisher) { p.prepare = f })
 }
