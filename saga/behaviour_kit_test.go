@@ -185,7 +185,7 @@ func sagaError(t *testing.T, err, kind error) *saga.Error {
 // lapse lets every lease end.
 func lapse(clk *clock.Fake) { clk.Advance(saga.DefaultLease + time.Second) }
 
-// steady puts the step statuses in words, "DONE PENDING ...".
+// stepStatuses puts the step statuses in words, "DONE PENDING ...".
 func stepStatuses(rec *state.Record) string {
 	var words []string
 	for _, s := range rec.Steps {
@@ -193,3 +193,6 @@ func stepStatuses(rec *state.Record) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// retryOften is a chain's declare that lets every step be tried three times.
+func retryOften(_ int, s *steps.Step[order, voucher]) { s.Retry(steps.RetryPolicy{PerRun: 3}) }
