@@ -191,14 +191,25 @@ func (e *engine) run(ctx context.Context, key Key, in *payload, rc runConfig) (j
 
 func (e *engine) runWaiting(ctx context.Context, key Key, runKey string, in *payload, wait time.Duration, info *RunInfo) (json.RawMessage, error) {
 	end := e.clk.Mono() + wait
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for {
 		raw, err := e.once(ctx, key, runKey, in, info)
-		left := end - e.clk.Mono()
-		if wait <= 0 || left <= 0 || !errors.Is(err, ErrInProgress) {
+		if wait <= 0 || !errors.Is(err, ErrInProgress) || !e.awaitHolder(ctx, runKey, end) {
 			return raw, err
 		}
-		if e.clk.Sleep(ctx, min(pause, left)) != nil {
-			return raw, err
+	}
+}
+
+// awaitHolder waits until nobody seems to be at work on the run any more; false: the time is up. It only reads, which is
+// cheaper than trying to take the run up.
+func (e *engine) awaitHolder(ctx context.Context, runKey string, end time.Duration) bool {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		left := end - e.clk.Mono()
+		if left <= 0 || e.clk.Sleep(ctx, min(pause, left)) != nil {
+			return false
+		}
+		rec, err := e.store.Get(ctx, runKey)
+		if err != nil || resting(rec) || !rec.LeaseLive(e.now()) && !e.running(runKey) {
+			return true
 		}
 	}
 }
