@@ -145,5 +145,9 @@ func decodeRare(s *state.StepRecord, text string) (rest string, named bool, err 
 	if r.Name != nil {
 		s.Name = *r.Name
 	}
-	return strings.TrimPrefix(text[d.InputOffset():], "|"), r.Name != nil, nil
+	rest = text[d.InputOffset():]
+	if rest != "" && rest[0] != '|' {
+		return "", false, fmt.Errorf("%w: no bar behind what a step rarely has", state.ErrCorrupt)
+	}
+	return strings.TrimPrefix(rest, "|"), r.Name != nil, nil
 }

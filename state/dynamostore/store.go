@@ -63,4 +63,3 @@ func (s *Store) Capabilities() state.Capabilities {
 func (s *Store) unsupported(what, key string) error {
 	return fmt.Errorf("dynamostore: table %s: %s%s: %w", s.table, what, key, state.ErrUnsupported)
 }
-

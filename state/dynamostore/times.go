@@ -51,6 +51,9 @@ func parseSpan(s string, b base) (start, end time.Time, err error) {
 		return start, end, nil
 	}
 	from := b.ms
+	if s == string(absolute) {
+		return start, end, fmt.Errorf("%w: a time is missing", state.ErrCorrupt)
+	}
 	if s[0] == absolute {
 		s, from = s[1:], 0
 	} else if !b.known {
