@@ -54,7 +54,9 @@ func TestADeathBetweenEffectAndRecordCallsOnlyThatStepAgain(t *testing.T) {
 		"the same call again": func(ctx context.Context, o *saga.Orchestrator[order, []string]) ([]string, error) {
 			return o.Run(ctx, theKey, theOrder)
 		},
-		"resume": func(ctx context.Context, o *saga.Orchestrator[order, []string]) ([]string, error) { return o.Resume(ctx, theKey) },
+		"resume": func(ctx context.Context, o *saga.Orchestrator[order, []string]) ([]string, error) {
+			return o.Resume(ctx, theKey)
+		},
 		"recovery": func(ctx context.Context, o *saga.Orchestrator[order, []string]) ([]string, error) {
 			if got, err := saga.Recover(ctx, o); err != nil || got != (saga.Recovered{Completed: 1}) {
 				return nil, fmt.Errorf("recovered %+v: %w", got, err)

@@ -1,6 +1,7 @@
 package saga_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
@@ -15,6 +16,10 @@ import (
 type storeKind struct {
 	name string
 	open func(t *testing.T, clk saga.Clock) (open func() state.Store)
+
+	// place makes a store for several processes, and elsewhere opens it in another one; nil: it can't be shared.
+	place     func(t *testing.T) (place string)
+	elsewhere func(ctx context.Context, place string) (s state.Store, closed func() error, err error)
 }
 
 // storeKinds are the stores that behaviour is tested on; the other files of this name add theirs.
@@ -24,23 +29,23 @@ var storeKinds = []storeKind{{name: "memory", open: openMemory}}
 // store; opened again, as another process would, it is the same records.
 func eachStore(t *testing.T, f func(t *testing.T, open func() state.Store)) {
 	t.Helper()
-	onEach(t, func(t *testing.T, kind storeKind) { f(t, kind.open(t, saga.SystemClock())) })
+	onEach(t, storeKinds, func(t *testing.T, kind storeKind) { f(t, kind.open(t, saga.SystemClock())) })
 }
 
 // eachStoreAt is eachStore on a fake clock of the subtest's own. Sleeps of the library move the clock on; nothing else
 // does but the test.
 func eachStoreAt(t *testing.T, f func(t *testing.T, clk *clock.Fake, open func() state.Store)) {
 	t.Helper()
-	onEach(t, func(t *testing.T, kind storeKind) {
+	onEach(t, storeKinds, func(t *testing.T, kind storeKind) {
 		clk := new(clock.Fake)
 		clk.AutoAdvance()
 		f(t, clk, kind.open(t, clk))
 	})
 }
 
-func onEach(t *testing.T, f func(t *testing.T, kind storeKind)) {
+func onEach(t *testing.T, kinds []storeKind, f func(t *testing.T, kind storeKind)) {
 	t.Helper()
-	for _, kind := range storeKinds {
+	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			f(t, kind)
