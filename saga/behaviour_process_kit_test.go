@@ -120,8 +120,8 @@ func complain(err error) int {
 	return 1
 }
 
-// answered is what a child has said.
-func answered[T any](t *testing.T, stdout *bytes.Buffer) (v T) {
+// childSaid is what a child has said.
+func childSaid[T any](t *testing.T, stdout *bytes.Buffer) (v T) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &v), stdout.String())
 	return v

@@ -103,12 +103,12 @@ func TestProcessesThatEndThemselvesBetweenEffectAndRecord(t *testing.T) {
 		}
 		cmd, stdout := s.process(t.Context(), "five", "")
 		require.NoError(t, cmd.Run())
-		require.Equal(t, fivePlain, answered[[]string](t, stdout))
+		require.Equal(t, fivePlain, childSaid[[]string](t, stdout))
 		require.Equal(t, want, s.ledger.lines())
 
 		cmd, stdout = s.process(t.Context(), "five", "")
 		require.NoError(t, cmd.Run(), "a replay in yet another process")
-		require.Equal(t, fivePlain, answered[[]string](t, stdout))
+		require.Equal(t, fivePlain, childSaid[[]string](t, stdout))
 		require.Equal(t, want, s.ledger.lines())
 	})
 }
@@ -130,7 +130,7 @@ func TestAProcessThatIsKilledBetweenEffectAndRecord(t *testing.T) {
 
 		cmd, stdout = s.process(t.Context(), "five", "")
 		require.NoError(t, cmd.Run())
-		require.Equal(t, fivePlain, answered[[]string](t, stdout))
+		require.Equal(t, fivePlain, childSaid[[]string](t, stdout))
 		require.Equal(t, again(calledKeys(theKey), 3), s.ledger.lines())
 	})
 }
@@ -223,7 +223,7 @@ func TestFourProcessesRunOneKeyAtOnce(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				for i, o := range answered[[herdKeys]outcomes](t, stdout) {
+				for i, o := range childSaid[[herdKeys]outcomes](t, stdout) {
 					sum[i].add(o)
 				}
 			})
