@@ -94,7 +94,9 @@ func (c *Change) Apply(r *Record) error {
 		r.Cancel = nil
 	}
 	for _, m := range c.Messages {
-		r.Outbox.Messages = append(r.Outbox.Messages, OutboxMessage{Message: CloneMessage(m)})
+		m = CloneMessage(m)
+		m.Time = Milli(m.Time)
+		r.Outbox.Messages = append(r.Outbox.Messages, OutboxMessage{Message: m})
 	}
 	if c.Claim != nil {
 		r.Outbox.Token, r.Outbox.ClaimedUntil = c.Claim.Token, Milli(c.Claim.Until)

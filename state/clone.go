@@ -65,6 +65,9 @@ func (r *Record) Round() {
 		r.Cancel.At = Milli(r.Cancel.At)
 	}
 	r.Outbox.ClaimedUntil = Milli(r.Outbox.ClaimedUntil)
+	for i := range r.Outbox.Messages {
+		r.Outbox.Messages[i].Time = Milli(r.Outbox.Messages[i].Time)
+	}
 	for i := range r.Audit {
 		r.Audit[i].At = Milli(r.Audit[i].At)
 	}

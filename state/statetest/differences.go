@@ -10,9 +10,9 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 )
 
-// differences are the places where got is not what was put in. Nil and empty slices and maps are the same, times are
-// compared as moments, and got's must be in UTC.
-func differences(want, got any) []string {
+// Differences are the places where got, of the same type as want, is not what was put in, a line each. Nil and empty slices
+// and maps are the same; times are compared as moments, and got's must be in UTC.
+func Differences(want, got any) []string {
 	var c comparison
 	c.compare("", reflect.ValueOf(want), reflect.ValueOf(got))
 	return c.found

@@ -15,17 +15,17 @@ import (
 func TestDifferencesSeeEveryField(t *testing.T) {
 	t.Parallel()
 	want := new(state.Record)
-	fill(t, want)
-	require.Empty(t, differences(want, want.Clone()))
+	Fill(t, want)
+	require.Empty(t, Differences(want, want.Clone()))
 	cleared := 0
 	clearEach(reflect.ValueOf(want).Elem(), func(clear, restore func()) {
 		before := want.Clone()
 		clear()
-		assert.NotEmpty(t, differences(before, want))
+		assert.NotEmpty(t, Differences(before, want))
 		restore()
 		cleared++
 	})
-	require.Empty(t, differences(want, want.Clone()))
+	require.Empty(t, Differences(want, want.Clone()))
 	require.Greater(t, cleared, 80)
 }
 
@@ -60,7 +60,7 @@ func TestDifferences(t *testing.T) {
 		{&state.Record{CreatedAt: at.In(time.FixedZone("x", 60))}, &state.Record{CreatedAt: at}},
 	}
 	for _, p := range same {
-		assert.Empty(t, differences(p[0], p[1]))
+		assert.Empty(t, Differences(p[0], p[1]))
 	}
 	other := [][2]any{
 		{&state.Record{CreatedAt: at}, &state.Record{CreatedAt: at.In(time.FixedZone("x", 60))}},
@@ -70,15 +70,15 @@ func TestDifferences(t *testing.T) {
 		{&state.Record{Plan: []string{"a", "b"}}, &state.Record{Plan: []string{"b", "a"}}},
 	}
 	for _, p := range other {
-		assert.NotEmpty(t, differences(p[0], p[1]))
+		assert.NotEmpty(t, Differences(p[0], p[1]))
 	}
 }
 
 func TestTheFillerKnowsEveryFieldType(t *testing.T) {
 	t.Parallel()
 	rec, ch := new(state.Record), new(state.Change)
-	fill(t, rec)
-	fill(t, ch)
+	Fill(t, rec)
+	Fill(t, ch)
 	covered(t, rec)
 	covered(t, ch)
 	seen := map[string]bool{}

@@ -43,7 +43,7 @@ func testFields(s *subject) {
 // filled is a record with a value in every field, and as consistent as it has to be.
 func (s *subject) filled(id string) *state.Record {
 	rec := new(state.Record)
-	fill(s, rec)
+	Fill(s, rec)
 	rec.Key = s.keyOf(id)
 	rec.Plan = []string{"step one", "step two"}
 	rec.Pivot, rec.CurrentStep = rec.Plan[1], rec.Plan[0]
@@ -64,7 +64,7 @@ func messageID(r *state.Record, n int) string { return fmt.Sprintf("%s/step/%d",
 // filledChange is a change of rec with a value in every field, except that one without messages has an expiry instead.
 func (s *subject) filledChange(rec *state.Record, to state.Status) *state.Change {
 	ch := new(state.Change)
-	fill(s, ch)
+	Fill(s, ch)
 	ch.Key, ch.IfOwner, ch.IfRevision, ch.Status = rec.Key, rec.Owner, rec.Revision, to
 	ch.EndsAs = state.StatusFailed
 	ch.Plan = append(append([]string{}, rec.Plan...), "one more")
@@ -156,6 +156,7 @@ func (s *subject) message(r *state.Record, n int) outbox.Message {
 	return outbox.Message{
 		ID: messageID(r, n), Topic: "topic", Key: "order", Type: "type", ContentType: "application/json",
 		Body: fmt.Appendf(nil, `{"n":%d}`, n), Attributes: map[string]string{"n": fmt.Sprint(n)},
+		Time: r.CreatedAt.Add(time.Duration(n) * time.Millisecond),
 	}
 }
 
@@ -169,6 +170,7 @@ func testTimes(s *subject) {
 	rec.Failure = &state.Failure{At: at.Add(6)}
 	rec.Cancel = &state.CancelRequest{At: at.Add(7)}
 	rec.Outbox = state.Outbox{Token: "t", ClaimedUntil: at.Add(-time.Hour), Messages: []state.OutboxMessage{{Message: s.message(rec, 0)}}}
+	rec.Outbox.Messages[0].Time = at.Add(9)
 	rec.Audit = []state.AuditEntry{{At: at.Add(8)}}
 	rec = s.create(rec)
 	rec.Round()
@@ -176,6 +178,8 @@ func testTimes(s *subject) {
 	ch := s.follow(rec)
 	ch.UpdatedAt, ch.LeaseUntil, ch.NotBefore, ch.Failure = at.Add(time.Hour), at, at, &state.Failure{At: at}
 	ch.Claim = &state.Claim{Token: "u", Until: at}
+	ch.Messages = []outbox.Message{s.message(rec, 1)}
+	ch.Messages[0].Time = at
 	ch.Audit = []state.AuditEntry{{At: at}}
 	s.commit(rec, ch)
 	s.stored(rec, "Commit with times that are finer than a millisecond")

@@ -20,7 +20,10 @@ type filler struct {
 	at time.Time
 }
 
-func fill(t testing.TB, v any) {
+// Fill puts a value of its own into every field of the struct that v points to, so that a store or codec that drops or
+// confuses one is found out. Statuses are valid, times are whole milliseconds; whatever else must hang together (plan and
+// steps, the expiry) is for the caller to put right. A field of a type that it doesn't know fails the test.
+func Fill(t testing.TB, v any) {
 	t.Helper()
 	f := &filler{t: t, at: now()}
 	f.value(strings.TrimPrefix(reflect.TypeOf(v).String(), "*"), reflect.ValueOf(v).Elem())

@@ -75,7 +75,7 @@ func testPayloads(s *subject) {
 		require.Len(s, batch.Messages, len(ch.Messages))
 		var diff []string
 		for i, got := range batch.Messages {
-			diff = append(diff, differences(ch.Messages[i], got)...)
+			diff = append(diff, Differences(ch.Messages[i], got)...)
 		}
 		require.Empty(s, diff, "binary bodies, claimed")
 	})

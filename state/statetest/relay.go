@@ -75,7 +75,7 @@ func (s *subject) are(rec *state.Record, got []outbox.Message, why string, numbe
 	s.Helper()
 	require.Equal(s, len(numbers), len(got), why)
 	for i, n := range numbers {
-		require.Empty(s, differences(s.message(rec, n), got[i]), why)
+		require.Empty(s, Differences(s.message(rec, n), got[i]), why)
 	}
 }
 

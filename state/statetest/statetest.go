@@ -176,7 +176,7 @@ func (s *subject) stored(want *state.Record, why string) {
 func (s *subject) equal(want, got *state.Record, why string) {
 	s.Helper()
 	require.NotNil(s, got, why)
-	if d := differences(want, got); len(d) > 0 {
+	if d := Differences(want, got); len(d) > 0 {
 		require.Fail(s, why+": the record is not what it should be", "%s", lines(d))
 	}
 }
