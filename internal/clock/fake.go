@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -54,8 +55,8 @@ func (c *Fake) Advance(d time.Duration) {
 		}
 	}
 	c.timers = slices.DeleteFunc(c.timers, func(t *fakeTimer) bool { return !t.set })
+	slices.SortStableFunc(due, func(a, b *fakeTimer) int { return cmp.Compare(a.at, b.at) })
 	c.mu.Unlock()
-	slices.SortStableFunc(due, func(a, b *fakeTimer) int { return int(a.at - b.at) })
 	for _, t := range due {
 		go t.f()
 	}
@@ -116,17 +117,24 @@ func (t *fakeTimer) Stop() bool {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
 	was := t.set
+	t.unset()
+	return was
+}
+
+func (t *fakeTimer) unset() {
 	t.set = false
 	t.c.timers = slices.DeleteFunc(t.c.timers, func(o *fakeTimer) bool { return o == t })
-	return was
 }
 
 func (t *fakeTimer) Reset(d time.Duration) bool {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
 	was := t.set
-	t.at = t.c.mono + d
-	if !was {
+	switch t.at = t.c.mono + d; {
+	case d <= 0: // due at once, as on the machine's clock
+		t.unset()
+		go t.f()
+	case !was:
 		t.set = true
 		t.c.timers = append(t.c.timers, t)
 	}
