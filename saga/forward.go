@@ -287,7 +287,13 @@ func newBackOff(p drive.Policy) backoff.BackOff {
 		backoff.WithRandomizationFactor(max(0, p.Jitter)), backoff.WithMaxElapsedTime(0))
 }
 
+// abandoned is what the caller gets when a function is no longer waited for. Nothing is written: the lease lapses.
 func (h *holder) abandoned(step string, err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if errors.Is(h.ended, ErrLeaseLost) {
+		return h.ended
+	}
 	return &Error{Kind: ErrInterrupted, Key: h.key, Step: step, RetryAfter: h.e.lease, Err: err}
 }
 

@@ -34,6 +34,7 @@ type holder struct {
 	ended  error                // after which nothing is written: the lease is lost, or a write's answer is
 
 	leaseEnd atomic.Int64 // by the monotonic clock
+	writing  atomic.Int64 // when the store call at hand began, by the monotonic clock; 0: none is
 	timing   sync.Mutex   // guards timer and closed; never held during a write
 	timer    clock.Timer
 	closed   bool
@@ -105,12 +106,13 @@ func (h *holder) leaseLeft() time.Duration {
 func (h *holder) watch(run *runContext, lost func(error), stopWrites func()) {
 	left := h.leaseLeft()
 	switch {
-	case left <= -h.e.lease:
-		stopWrites()
-		return
 	case left <= 0:
 		lost(errLeaseOver)
-		h.rearm(left + h.e.lease)
+		if began := h.writing.Load(); began != 0 && h.e.clk.Mono()-time.Duration(began) >= h.e.lease {
+			stopWrites()
+			return
+		}
+		h.rearm(h.e.lease / 4)
 		return
 	case left > h.e.lease*6/10+h.e.lease/40: // renewed by a step's own write
 		h.rearm(left - h.e.lease*6/10)
@@ -216,6 +218,8 @@ func (h *holder) commit(ctx context.Context, ch *state.Change) error {
 	began := h.e.clk.Mono()
 	err := h.e.insist(ctx, func() error {
 		began = h.e.clk.Mono()
+		h.writing.Store(max(1, int64(began)))
+		defer h.writing.Store(0)
 		return own(h.e.store.Commit(ctx, ch), ch)
 	})
 	if err == nil || definite(err) {
