@@ -21,6 +21,9 @@ type session struct {
 	once bool
 
 	workers sync.WaitGroup
+	// slots are taken while publishing. One worker more than there are slots is started, so that its messages are in hand
+	// when a slot gets free.
+	slots chan struct{}
 	// wake tells the loop that something has changed: a worker is done, a hold waits for its time.
 	wake chan struct{}
 
@@ -29,9 +32,10 @@ type session struct {
 	poll       time.Duration
 	errorWaits *backoff.ExponentialBackOff
 
-	mu   sync.Mutex
-	busy int     // workers at work
-	held []*hold // waiting for their time
+	mu         sync.Mutex
+	busy       int     // workers that publish, or write what came of it
+	publishing int     // those of them that publish, or wait for a slot
+	held       []*hold // waiting for their time
 	// Of a session that is to end by itself:
 	stuck    []*hold // given up on; released at the end, so that they are not claimed over and over
 	stuckErr error   // why, of the first
@@ -48,13 +52,13 @@ const (
 	// drainTries is how often Drain tries a message, or a broker that is down, before it gives up.
 	drainTries = 3
 	// parallelWrites is how many writes to the source a worker makes at a time.
-	parallelWrites = 8
+	parallelWrites = 16
 	// mostHeld is how many batches' worth of messages may wait for their time in memory. What is more is left to lapse.
 	mostHeld = 10
 )
 
 func newSession(r *Relay, once bool) *session {
-	return &session{r: r, once: once, wake: make(chan struct{}, 1), poll: r.cfg.pollMin, errorWaits: r.cfg.newBackoff()}
+	return &session{r: r, once: once, wake: make(chan struct{}, 1), slots: make(chan struct{}, r.cfg.workers), poll: r.cfg.pollMin, errorWaits: r.cfg.newBackoff()}
 }
 
 // loop hands out work until ctx ends (false), or, in a session that ends by itself, until there is none (true). The work
@@ -78,6 +82,7 @@ func (s *session) loop(ctx, work context.Context) bool {
 func (s *session) start(work context.Context, holds []*hold) {
 	s.mu.Lock()
 	s.busy++
+	s.publishing++
 	s.mu.Unlock()
 	s.workers.Go(func() {
 		s.work(work, holds)
@@ -86,6 +91,15 @@ func (s *session) start(work context.Context, holds []*hold) {
 		s.mu.Unlock()
 		s.nudge()
 	})
+}
+
+// published lets the next worker publish while this one writes what came of its calls.
+func (s *session) published() {
+	<-s.slots
+	s.mu.Lock()
+	s.publishing--
+	s.mu.Unlock()
+	s.nudge()
 }
 
 func (s *session) nudge() {
@@ -114,9 +128,9 @@ const forever = time.Duration(1<<63 - 1)
 func (s *session) next(work context.Context) (holds []*hold, wait time.Duration, done bool) {
 	now := s.r.cfg.clock.Mono()
 	s.mu.Lock()
-	busy, outages := s.busy, s.outages
+	busy, publishing, outages := s.busy, s.publishing, s.outages
 	s.mu.Unlock()
-	if busy >= s.r.cfg.workers {
+	if publishing > s.r.cfg.workers || busy > 2*s.r.cfg.workers {
 		return nil, forever, false
 	}
 	if s.once && outages >= drainTries {
@@ -214,37 +228,49 @@ func (s *session) sourceFailed(err error) time.Duration {
 
 // work brings the holds as far as it can.
 func (s *session) work(ctx context.Context, holds []*hold) {
+	s.slots <- struct{}{}
 	for len(holds) > 0 {
-		outcomes := s.r.attempt(ctx, holds)
+		outcomes := s.attempt(ctx, holds)
 		holds = holds[:0]
 		var settle []outcome
-		outage := false
 		for _, o := range outcomes {
 			s.r.counts.progress(o.h)
-			outage = outage || o.standing == down
 			if o.standing == goesOn {
 				holds = append(holds, o.h)
 			} else {
 				settle = append(settle, o)
 			}
 		}
-		s.noteOutage(outage, outcomes)
+		if len(holds) == 0 {
+			s.published()
+		}
 		each(settle, func(o outcome) { s.settle(ctx, o) })
 	}
 }
 
-func (s *session) noteOutage(outage bool, outcomes []outcome) {
+// attempt is the relay's, unless an outage was seen meanwhile.
+func (s *session) attempt(ctx context.Context, holds []*hold) []outcome {
+	if until, _ := s.r.gate.state(); until > s.r.cfg.clock.Mono() {
+		out := make([]outcome, len(holds))
+		for i, h := range holds {
+			out[i] = outcome{h: h, standing: down, err: ErrOutage}
+		}
+		return out
+	}
+	outcomes := s.r.attempt(ctx, holds)
+	s.noteOutage(outcomes)
+	return outcomes
+}
+
+// noteOutage counts calls that failed as a whole, in a row.
+func (s *session) noteOutage(outcomes []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !outage {
+	i := slices.IndexFunc(outcomes, func(o outcome) bool { return o.standing == down })
+	if i < 0 {
 		s.outages = 0
 		return
 	}
 	s.outages++
-	for _, o := range outcomes {
-		if o.standing == down {
-			s.outage = o.asError()
-			return
-		}
-	}
+	s.outage = outcomes[i].asError()
 }
