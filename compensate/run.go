@@ -14,7 +14,7 @@ type Undoer interface {
 	// Ready tells whether the next undo may start; an error says why not, and the loop rests.
 	Ready(ctx context.Context) error
 	// Undo undoes the step at position i and records that. When it is the last one, the same write ends the run, with
-	// notUndone. Nil means recorded.
+	// notUndone. Nil means undone and recorded; an error ends the loop.
 	Undo(ctx context.Context, i int, last bool, notUndone []string) error
 	// Finish ends a run that has nothing (left) to undo.
 	Finish(ctx context.Context, notUndone []string) error

@@ -21,8 +21,15 @@ var _ compensate.Undoer = (*undoer)(nil)
 
 // backward undoes what is to be undone until the run rests.
 func (h *holder) backward(run *runContext) error {
-	return compensate.Run(run, &undoer{h, run}, h.p.means)
+	err := compensate.Run(run, &undoer{h, run}, h.p.means)
+	if errors.Is(err, errUndoBlocked) {
+		return nil
+	}
+	return err
 }
+
+// errUndoBlocked ends the loop: the run is recorded as BLOCKED, and nobody holds it any more.
+var errUndoBlocked = errors.New("a compensation failed for good")
 
 // Steps are the entries as they are recorded now.
 func (u *undoer) Steps() []state.StepRecord { return u.h.rec.Steps }
@@ -176,11 +183,15 @@ func (u *undoer) end(ch *state.Change, notUndone []string) {
 // block lays the run down for an operator: a compensation failed for good.
 func (u *undoer) block(w *stepWork, cause error) error {
 	u.h.live = cause
-	return u.h.write(u.run, func(ch *state.Change) {
+	err := u.h.write(u.run, func(ch *state.Change) {
 		ch.Steps = []state.StepChange{w.change()}
 		ch.Status, ch.CurrentStep = state.StatusBlocked, w.s.Name
 		layDown(ch)
 	})
+	if err != nil {
+		return err
+	}
+	return errUndoBlocked
 }
 
 // rest lays the run down as COMPENSATING; recovery or the next call goes on backwards. w may be nil.

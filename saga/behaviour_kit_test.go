@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +72,7 @@ func (p *participant) seen() []string {
 func (p *participant) all() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.calls)
+	return append([]string{}, p.calls...)
 }
 
 type orderRun = steps.Run[order]

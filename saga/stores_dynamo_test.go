@@ -31,7 +31,7 @@ func openDynamo(t *testing.T, clk saga.Clock) func() state.Store {
 
 func dynamoTable(t *testing.T, endpoint string) (*dynamodb.Client, string) {
 	client := dynamotest.Client(t, endpoint)
-	table := dynamotest.TableName(t, client)
+	table := dynamotest.TableName(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
 	return client, table
 }
