@@ -16,7 +16,8 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
-// docTables are the rows of the Markdown tables of a page by the tables' heads, cells without their back quotes.
+// docTables are the rows of the Markdown tables of a page by the tables' heads. A cell that is all in back quotes is
+// given without them.
 func docTables(t *testing.T, page string) map[string][][]string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -31,8 +32,11 @@ func docTables(t *testing.T, page string) map[string][][]string {
 		}
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		for i, c := range cells {
-			c = strings.TrimPrefix(c, " ")
-			cells[i] = strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(c, " "), "`"), "`")
+			c = strings.TrimSuffix(strings.TrimPrefix(c, " "), " ")
+			if strings.Count(c, "`") == 2 && c[0] == '`' && c[len(c)-1] == '`' {
+				c = c[1 : len(c)-1]
+			}
+			cells[i] = c
 		}
 		switch {
 		case head == "":
