@@ -97,7 +97,8 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " (%s)", e.Code)
 	}
 	if e.Err != nil && e.Err != e.Kind {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		b.WriteString(": ")
+		b.WriteString(strings.TrimPrefix(fmt.Sprint(e.Err), fmt.Sprint(e.Kind)+": ")) // a cause of the same class says it again
 	}
 	if len(e.NotUndone) > 0 {
 		fmt.Fprintf(&b, "; not undone: %s", strings.Join(e.NotUndone, ", "))
