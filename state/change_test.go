@@ -1,7 +1,6 @@
 package state_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -173,7 +172,7 @@ func TestConflictErrorTellsWhatIsStoredButNoPayload(t *testing.T) {
 	rec.Input, rec.Failure.Message = []byte(`"s3cret"`), "s3cret"
 	err := error(&state.ConflictError{Key: rec.Key, Current: rec})
 	assert.ErrorIs(t, err, state.ErrConflict)
-	assert.False(t, errors.Is(err, state.ErrNotFound))
+	assert.NotErrorIs(t, err, state.ErrNotFound)
 	assert.ErrorContains(t, err, rec.Key)
 	assert.ErrorContains(t, err, string(rec.Status))
 	assert.NotContains(t, err.Error(), "s3cret")

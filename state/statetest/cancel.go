@@ -1,7 +1,6 @@
 package statetest
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
@@ -85,8 +84,7 @@ func testCancelRaces(s *subject) {
 		together(both...)
 
 		want := rec.Clone()
-		switch {
-		case committed == nil:
+		if committed == nil {
 			require.NoError(s, ch.Apply(want))
 			if pivot {
 				require.ErrorIs(s, cancelled, state.ErrNotAllowed, "the pivot was recorded first")
@@ -94,10 +92,10 @@ func testCancelRaces(s *subject) {
 				require.NoError(s, cancelled)
 				want.Cancel = &req
 			}
-		default:
+		} else {
 			require.NoError(s, cancelled, "the write was refused, so the request must have come first")
 			var refused *state.ConflictError
-			require.True(s, errors.As(committed, &refused), "%v", committed)
+			require.ErrorAs(s, committed, &refused)
 			want.Cancel = &req
 			s.equal(want, refused.Current, "ConflictError.Current")
 		}

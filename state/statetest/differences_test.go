@@ -18,9 +18,9 @@ func TestDifferencesSeeEveryField(t *testing.T) {
 	Fill(t, want)
 	require.Empty(t, Differences(want, want.Clone()))
 	cleared := 0
-	clearEach(reflect.ValueOf(want).Elem(), func(clear, restore func()) {
+	clearEach(reflect.ValueOf(want).Elem(), func(empty, restore func()) {
 		before := want.Clone()
-		clear()
+		empty()
 		assert.NotEmpty(t, Differences(before, want))
 		restore()
 		cleared++
@@ -30,7 +30,7 @@ func TestDifferencesSeeEveryField(t *testing.T) {
 }
 
 // clearEach calls f with functions that clear and restore each leaf below v.
-func clearEach(v reflect.Value, f func(clear, restore func())) {
+func clearEach(v reflect.Value, f func(empty, restore func())) {
 	leaf := v.Type() == timeType || v.Kind() == reflect.Map || v.Kind() == reflect.Interface
 	switch {
 	case leaf || v.Kind() != reflect.Struct && v.Kind() != reflect.Pointer && (v.Kind() != reflect.Slice || v.Type().Elem().Kind() == reflect.Uint8):

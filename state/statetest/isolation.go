@@ -2,7 +2,6 @@ package statetest
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"time"
 
@@ -38,7 +37,7 @@ func testIsolation(s *subject) {
 	ch = s.follow(want)
 	ch.IfRevision--
 	var refused *state.ConflictError
-	require.True(s, errors.As(s.store.Commit(s.Context(), ch), &refused))
+	require.ErrorAs(s, s.store.Commit(s.Context(), ch), &refused)
 	scribble(reflect.ValueOf(refused.Current))
 	s.stored(want, "ConflictError.Current is changed")
 

@@ -73,7 +73,7 @@ func (s *subject) emit(rec *state.Record, from, n int) {
 // are checks that the messages are those of rec with these numbers, whole and in order.
 func (s *subject) are(rec *state.Record, got []outbox.Message, why string, numbers ...int) {
 	s.Helper()
-	require.Equal(s, len(numbers), len(got), why)
+	require.Len(s, got, len(numbers), why)
 	for i, n := range numbers {
 		require.Empty(s, Differences(s.message(rec, n), got[i]), why)
 	}

@@ -43,7 +43,7 @@ func TestFaultsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			part := strings.ReplaceAll(fault.part, " ", "_")
-			child := exec.Command(os.Args[0], "-test.run", "^TestFaultyStore$/^store$/^"+part+"$", "-test.timeout", "60s")
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestFaultyStore$/^store$/^"+part+"$", "-test.timeout", "60s")
 			child.Env = append(os.Environ(), faultVariable+"="+name)
 			out, err := child.CombinedOutput()
 			var exit *exec.ExitError
