@@ -31,6 +31,8 @@ type holder struct {
 	rec    *state.Record
 	cancel *state.CancelRequest // noticed, and not obeyed yet
 	doubt  *state.Change        // a heartbeat that was sent and never answered
+	made   time.Duration        // when the last change, and the lease that it brings, was made, by the monotonic clock
+	doubts time.Duration        // the same of doubt
 	ended  error                // after which nothing is written: the lease is lost, or a write's answer is
 
 	leaseEnd atomic.Int64 // by the monotonic clock
@@ -79,7 +81,8 @@ func (h *holder) hold(ctx context.Context) (run *runContext, release func()) {
 	run.undo, stopUndo = context.WithCancelCause(detached)
 	lost := func(cause error) { stop(cause); stopUndo(cause) }
 	h.timing.Lock()
-	h.timer = h.e.clk.AfterFunc(h.e.lease/3, func() { h.watch(run, lost, stopWrites) })
+	first := max(h.e.lease/40, min(h.e.lease/3, h.leaseLeft()-h.e.lease*6/10)) // less when the take-up took its time
+	h.timer = h.e.clk.AfterFunc(first, func() { h.watch(run, lost, stopWrites) })
 	h.timing.Unlock()
 	return run, func() {
 		h.timing.Lock()
@@ -93,8 +96,8 @@ func (h *holder) hold(ctx context.Context) (run *runContext, release func()) {
 	}
 }
 
-// leaseFrom renews the lease as of the moment before the write was sent.
-func (h *holder) leaseFrom(began time.Duration) { h.leaseEnd.Store(int64(began + h.e.lease)) }
+// leaseFrom renews the lease as of the moment at which the write was made: sent again later, it still brings that one.
+func (h *holder) leaseFrom(made time.Duration) { h.leaseEnd.Store(int64(made + h.e.lease)) }
 
 // leaseLeft is how long a function may still be started, by the monotonic clock.
 func (h *holder) leaseLeft() time.Duration {
@@ -128,7 +131,7 @@ func (h *holder) watch(run *runContext, lost func(error), stopWrites func()) {
 			return
 		}
 	}
-	h.rearm(h.e.lease / 20)
+	h.rearm(min(h.e.lease/20, h.leaseLeft()))
 }
 
 func (h *holder) rearm(d time.Duration) {
@@ -181,11 +184,12 @@ func (h *holder) send(ctx context.Context, edit func(*state.Change), applied fun
 		return err
 	}
 	ch := h.change()
+	made := h.made
 	edit(ch)
-	err := h.commit(ctx, ch)
+	err := h.commit(ctx, ch, made)
 	if ch.Claim != nil && errors.Is(err, errClaimTaken) {
 		ch.Claim = nil
-		err = h.commit(ctx, ch)
+		err = h.commit(ctx, ch, made)
 	}
 	if err != nil {
 		return err
@@ -199,7 +203,7 @@ func (h *holder) resolve(ctx context.Context) error {
 	if ch == nil {
 		return nil
 	}
-	switch err := h.commit(ctx, ch); {
+	switch err := h.commit(ctx, ch, h.doubts); {
 	case err == nil:
 		return h.keepLease(ch)
 	case errors.Is(err, errCancelRequested):
@@ -214,21 +218,19 @@ func (h *holder) resolve(ctx context.Context) error {
 var errClaimTaken = errors.New("another relay has claimed the run's messages")
 
 // commit sends one change until its answer is known.
-func (h *holder) commit(ctx context.Context, ch *state.Change) error {
-	began := h.e.clk.Mono()
+func (h *holder) commit(ctx context.Context, ch *state.Change, made time.Duration) error {
 	err := h.e.insist(ctx, func() error {
-		began = h.e.clk.Mono()
-		h.writing.Store(max(1, int64(began)))
+		h.writing.Store(max(1, int64(h.e.clk.Mono())))
 		defer h.writing.Store(0)
 		return own(h.e.store.Commit(ctx, ch), ch)
 	})
 	if err == nil || definite(err) {
 		h.doubt = nil
 	} else {
-		h.doubt = ch
+		h.doubt, h.doubts = ch, made
 	}
 	if err == nil {
-		h.leaseFrom(began)
+		h.leaseFrom(made)
 		return nil
 	}
 	var refused *state.ConflictError
@@ -266,6 +268,7 @@ func (h *holder) cancelNoticed() *state.CancelRequest {
 
 // change leaves the record as it is and renews the lease.
 func (h *holder) change() *state.Change {
+	h.made = h.e.clk.Mono()
 	r, now := h.rec, h.e.now()
 	return &state.Change{
 		Key: h.runKey, IfOwner: h.owner, IfRevision: r.Revision, WriteID: newID(),

@@ -369,7 +369,7 @@ func TestNoCallStartsOnALeaseThatIsOver(t *testing.T) {
 				b := newProcess(t, world, store, chain{p: p, before: func(context.Context, *orderRun) error { return steps.Permanent(errRefuse) }}.of(3))
 				a := newProcess(t, world, store, chain{p: p}.of(3))
 				slow := sagatest.After(func() {
-					a.clk.Advance(theLease)
+					a.clk.Advance(saga.DefaultLease - time.Second)
 					b.clk.Advance(theLease)
 					_, err := b.o.Run(t.Context(), theKey, theOrder)
 					sagaError(t, err, saga.ErrFailed)

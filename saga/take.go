@@ -61,14 +61,12 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	h.trouble = trouble
 	h.rec.CurrentStep = h.current()
 	var existing *state.Record
-	began := e.clk.Mono()
 	err = e.insist(ctx, func() (err error) {
-		began = e.clk.Mono()
 		existing, err = e.store.Create(ctx, h.rec)
 		return err
 	})
 	if err == nil && (existing == nil || existing.WriteID == h.rec.WriteID) { // the second: made, and the answer was lost
-		h.leaseFrom(began)
+		h.leaseFrom(h.made)
 		h.created = true
 		return h, nil, nil
 	}
@@ -80,6 +78,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 }
 
 func (h *holder) newRecord(in *payload, hash string) *state.Record {
+	h.made = h.e.clk.Mono()
 	now := h.e.now()
 	rec := &state.Record{
 		Key: h.runKey, Operation: h.p.name, Version: h.p.version, Plan: h.p.names(), Pivot: h.p.pivot(), Retention: h.p.retention,
@@ -161,16 +160,12 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 	ch := h.change()
 	ch.IfOwner, ch.Owner, ch.Runs = rec.Owner, h.owner, rec.Runs+1
 	edit(h, ch)
-	began := e.clk.Mono()
-	err := e.insist(ctx, func() error {
-		began = e.clk.Mono()
-		return own(e.store.Commit(ctx, ch), ch)
-	})
+	err := e.insist(ctx, func() error { return own(e.store.Commit(ctx, ch), ch) })
 	if err == nil {
 		err = ch.Apply(h.rec)
 	}
 	if err == nil {
-		h.leaseFrom(began)
+		h.leaseFrom(h.made)
 		return h, nil, nil
 	}
 	h.worker.rest()
