@@ -68,8 +68,9 @@ var tables atomic.Int64
 
 // TableName is a name that no other test uses, not even of another run on the same server. The table, if the test makes
 // one, is deleted after it.
-func TableName(tb testing.TB, client *dynamodb.Client) string {
+func TableName(tb testing.TB) string {
 	tb.Helper()
+	client := Client(tb, Endpoint(tb)) // what a test has broken stands in nobody's way
 	name := fmt.Sprintf("tsuzuki-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), tables.Add(1))
 	tb.Cleanup(func() {
 		_, err := client.DeleteTable(context.WithoutCancel(tb.Context()), &dynamodb.DeleteTableInput{TableName: &name})

@@ -46,7 +46,9 @@ func (p *Proxy) withOldItem(call Request, r *http.Request, res *response) *respo
 // keyOf is the part of an item that is the table's key.
 func (p *Proxy) keyOf(table string, item map[string]json.RawMessage, r *http.Request) map[string]json.RawMessage {
 	var described struct {
-		Table struct{ KeySchema []struct{ AttributeName string } }
+		Table struct {
+			KeySchema []struct{ AttributeName string }
+		}
 	}
 	if !p.ask("DescribeTable", r, map[string]string{"TableName": table}, &described) {
 		return nil

@@ -1,6 +1,10 @@
 package dynamostore
 
-import "context"
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
 
 // TableOf is the table of a store.
 func TableOf(s *Store) string { return s.table }
@@ -22,4 +26,22 @@ func OpenEntries(ctx context.Context, s *Store) (n int, err error) {
 		n += len(found)
 	}
 	return n, nil
+}
+
+// ShardOf is the partition of the index that a run goes into.
+func ShardOf(s *Store, key string) int64 { return s.shard(key) }
+
+// StandardNames are the attributes' names.
+func StandardNames() (all []string) {
+	n := standardNames()
+	for _, name := range n.all() {
+		all = append(all, *name)
+	}
+	return all
+}
+
+// TableInput is the table that CreateTable makes.
+func TableInput(table string, opts ...Option) (*dynamodb.CreateTableInput, error) {
+	c, err := newConfig(opts)
+	return c.tableInput(table), err
 }

@@ -15,7 +15,7 @@ import (
 // newTable makes a table for this test.
 func newTable(t *testing.T, client *dynamodb.Client, opts ...dynamostore.Option) string {
 	t.Helper()
-	table := dynamotest.TableName(t, client)
+	table := dynamotest.TableName(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table, opts...))
 	return table
 }
