@@ -136,7 +136,7 @@ func anyFailure(results []Result) bool {
 func (r *Relay) publish(ctx context.Context, msgs []Message) (results []Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.cfg.logger.Error("the publisher panics", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			r.cfg.logger.Error("publisher_panic", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 			results, err = nil, fmt.Errorf("outbox: the publisher panics: %v", p)
 		}
 	}()
@@ -150,13 +150,13 @@ func (r *Relay) note(ctx context.Context, epoch int, err error) {
 	switch {
 	case err == nil:
 		if lasted := r.gate.open(now); lasted > 0 {
-			r.cfg.logger.Info("the broker takes messages again", zap.Duration("outage", lasted))
+			r.cfg.logger.Info("broker_up", zap.Duration("outage", lasted))
 		}
 	case ctx.Err() != nil:
 	default:
 		r.counts.add(func(s *Stats) { s.Outages++ })
 		if r.gate.fail(epoch, now, retryAfter(err)) {
-			r.cfg.logger.Warn("the broker is not taking messages; waiting for it", zap.Error(err))
+			r.cfg.logger.Warn("broker_down", zap.Error(err))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (r *Relay) accepted(ids []string) {
 }
 
 func (r *Relay) failedOne(o outcome) {
-	said := "message failed"
+	said := "message_failed"
 	r.counts.add(func(s *Stats) {
 		if o.standing == refused {
 			s.Refused++
@@ -179,9 +179,9 @@ func (r *Relay) failedOne(o outcome) {
 		}
 	})
 	if o.standing == refused {
-		said = "message refused"
+		said = "message_refused"
 	}
-	r.cfg.logger.Warn(said, zap.String("run", o.h.batch.RunKey), zap.String("message", o.id), zap.Error(o.err))
+	r.cfg.logger.Warn(said, zap.String("key", o.h.batch.RunKey), zap.String("message", o.id), zap.Error(o.err))
 }
 
 // mostAsked is the longest wait that a broker can ask for.

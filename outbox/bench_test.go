@@ -31,7 +31,7 @@ const (
 func BenchmarkDrain(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) state.Store{
 		"memory": func(testing.TB) state.Store { return memory.New() },
-		"sqlite": openSQLite,
+		"sqlite": func(t testing.TB) state.Store { return openSQLite(t) },
 	} {
 		for _, latency := range []time.Duration{10 * time.Millisecond, 0} {
 			b.Run(fmt.Sprintf("%s/latency=%v", name, latency), func(b *testing.B) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 	"github.com/tsuzuki-go/tsuzuki/outbox"
@@ -85,27 +87,29 @@ func TestCallUnderWayIsCutBeforeTheLeaseEnds(t *testing.T) {
 func TestRemovalIsTriedAgain(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("applied=%v", applied), func(t *testing.T) {
-			store, b := memory.New(), &broker{}
-			a := plain(t, "a", 3)
-			key := seed(t, store, "a", a...)
-			failures := 2
-			src := &faulty{Source: store, sent: func(_ outbox.Batch, _ []string, really func() error) error {
-				if failures > 0 {
-					failures--
-					if applied { // the answer is lost
-						_ = really()
+			onEveryStore(t, func(t *testing.T, store state.Store) {
+				b := &broker{}
+				a := plain(t, "a", 3)
+				key := seed(t, store, "a", a...)
+				failures := 2
+				src := &faulty{Source: store, sent: func(_ outbox.Batch, _ []string, really func() error) error {
+					if failures > 0 {
+						failures--
+						if applied { // the answer is lost
+							_ = really()
+						}
+						return errStore
 					}
-					return errStore
-				}
-				return really()
-			}}
-			r := relay(t, src, b)
-			require.NoError(t, r.Drain(t.Context()))
-			assert.Len(t, b.got(), 3, "each once")
-			assert.Empty(t, unsent(t, store, key))
-			s := r.Stats()
-			assert.Zero(t, s.ClaimsLost, "a claim that the write itself released isn't lost")
-			assert.Positive(t, s.SourceErrors)
+					return really()
+				}}
+				r := relay(t, src, b)
+				require.NoError(t, r.Drain(t.Context()))
+				assert.Len(t, b.got(), 3, "each once")
+				assert.Empty(t, unsent(t, store, key))
+				s := r.Stats()
+				assert.Zero(t, s.ClaimsLost, "a claim that the write itself released isn't lost")
+				assert.Positive(t, s.SourceErrors)
+			})
 		})
 	}
 }
@@ -113,25 +117,27 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 func TestParkingIsTriedAgain(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("applied=%v", applied), func(t *testing.T) {
-			store, b := memory.New(), &broker{}
-			a := plain(t, "a", 3)
-			seed(t, store, "a", a...)
-			b.verdict = refuse(a[1].ID)
-			failed := false
-			src := &faulty{Source: store, park: func(really func() error) error {
-				if !failed {
-					failed = true
-					if applied {
-						_ = really()
+			onEveryStore(t, func(t *testing.T, store state.Store) {
+				b := &broker{}
+				a := plain(t, "a", 3)
+				seed(t, store, "a", a...)
+				b.verdict = refuse(a[1].ID)
+				failed := false
+				src := &faulty{Source: store, park: func(really func() error) error {
+					if !failed {
+						failed = true
+						if applied {
+							_ = really()
+						}
+						return errStore
 					}
-					return errStore
-				}
-				return really()
-			}}
-			r := relay(t, src, b, outbox.WithMaxRefusals(1))
-			require.NoError(t, r.Drain(t.Context()))
-			assert.Equal(t, ids(a[1:2]), parked(t, store))
-			assert.Equal(t, ids(a[:1]), ids(b.got()))
+					return really()
+				}}
+				r := relay(t, src, b, outbox.WithMaxRefusals(1))
+				require.NoError(t, r.Drain(t.Context()))
+				assert.Equal(t, ids(a[1:2]), parked(t, store))
+				assert.Equal(t, ids(a[:1]), ids(b.got()))
+			})
 		})
 	}
 }
@@ -346,21 +352,23 @@ func claimed(t *testing.T, store state.Store, run string, lease time.Duration, m
 }
 
 func TestDeliverSendsWhatTheClosingWriteClaimed(t *testing.T) {
-	store, b := memory.New(), &broker{}
-	r := relay(t, store, b)
-	assert.Equal(t, 2*time.Second, r.Lease())
-	a := []outbox.Message{msg(t, "a", 0, outbox.Message{Key: "1"}), msg(t, "a", 1, outbox.Message{Key: "2"}), msg(t, "a", 2, outbox.Message{})}
-	batch := claimed(t, store, "a", r.Lease(), a...)
-	require.NoError(t, r.Drain(t.Context()))
-	require.Empty(t, b.got(), "the claim keeps other relays away")
+	onEveryStore(t, func(t *testing.T, store state.Store) {
+		b := &broker{}
+		r := relay(t, store, b)
+		assert.Equal(t, 2*time.Second, r.Lease())
+		a := []outbox.Message{msg(t, "a", 0, outbox.Message{Key: "1"}), msg(t, "a", 1, outbox.Message{Key: "2"}), msg(t, "a", 2, outbox.Message{})}
+		batch := claimed(t, store, "a", r.Lease(), a...)
+		require.NoError(t, r.Drain(t.Context()))
+		require.Empty(t, b.got(), "the claim keeps other relays away")
 
-	require.NoError(t, r.Deliver(t.Context(), batch, r.Lease()))
-	assert.Equal(t, ids(a), ids(b.got()))
-	rec, err := store.Get(t.Context(), batch.RunKey)
-	require.NoError(t, err)
-	assert.Empty(t, rec.Outbox.Messages)
-	assert.False(t, rec.ExpiresAt.IsZero())
-	require.NoError(t, r.Deliver(t.Context(), outbox.Batch{RunKey: batch.RunKey}, r.Lease()), "nothing to send")
+		require.NoError(t, r.Deliver(t.Context(), batch, r.Lease()))
+		assert.Equal(t, ids(a), ids(b.got()))
+		rec, err := store.Get(t.Context(), batch.RunKey)
+		require.NoError(t, err)
+		assert.Empty(t, rec.Outbox.Messages)
+		assert.False(t, rec.ExpiresAt.IsZero())
+		require.NoError(t, r.Deliver(t.Context(), outbox.Batch{RunKey: batch.RunKey}, r.Lease()), "nothing to send")
+	})
 }
 
 func TestDeliverThatFailsLeavesTheRestDue(t *testing.T) {
@@ -417,4 +425,89 @@ func TestDeliverParksAtTheLimit(t *testing.T) {
 	r := relay(t, store, b, outbox.WithMaxRefusals(1))
 	require.ErrorIs(t, r.Deliver(t.Context(), claimed(t, store, "a", time.Hour, a...), time.Minute), outbox.ErrUnsent)
 	assert.Equal(t, ids(a[:1]), parked(t, store))
+}
+
+// Nothing of what a message says may come out in the log or in an error.
+func TestLogsTellNoContent(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	store, b := memory.New(), &broker{}
+	a := msg(t, "a", 0, outbox.Message{Body: "secret", Attributes: map[string]string{"secret-name": "secret"}})
+	seed(t, store, "a", a)
+	n := 0
+	b.outage = func() error {
+		if n++; n == 1 {
+			return errDown
+		}
+		return nil
+	}
+	b.verdict = refuse(a.ID)
+	r := relay(t, store, b, outbox.WithLogger(zap.New(core)), outbox.WithMaxRefusals(2))
+	require.NoError(t, r.Drain(t.Context()))
+	var events []string
+	for _, e := range logs.All() {
+		events = append(events, e.Message)
+		assert.NotContains(t, fmt.Sprint(e.ContextMap()), "secret")
+	}
+	assert.Equal(t, []string{"broker_down", "broker_up", "message_refused", "message_refused", "message_parked"}, events)
+	parked := logs.FilterMessage("message_parked").All()[0]
+	assert.Equal(t, zap.ErrorLevel, parked.Level)
+	assert.Equal(t, "#shop#a", parked.ContextMap()["key"])
+	assert.Equal(t, a.ID, parked.ContextMap()["message"])
+}
+
+// Run, Drain and Deliver of one relay may go on at the same time, beside another relay. Nothing is lost or out of order,
+// and while no lease lapses nothing is sent twice.
+func TestEverythingAtOnce(t *testing.T) {
+	store, b := memory.New(), &broker{}
+	one, two := relay(t, store, b, outbox.WithBatch(5), outbox.WithLease(time.Minute)), relay(t, store, b, outbox.WithBatch(7), outbox.WithLease(time.Minute))
+	stops := []func(){run(t, one), run(t, two)}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				name := fmt.Sprint("w", w, "-", i)
+				if i%2 == 0 {
+					seed(t, store, name, plain(t, name, 3)...)
+					assert.NoError(t, one.Drain(t.Context()))
+				} else {
+					batch := claimed(t, store, name, time.Minute, plain(t, name, 3)...)
+					assert.NoError(t, two.Deliver(t.Context(), batch, time.Minute))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Eventually(t, func() bool { return len(b.got()) >= 600 }, 20*time.Second, time.Millisecond)
+	for _, stop := range stops {
+		stop()
+	}
+	log := b.got()
+	require.Equal(t, 600, len(log), "each once")
+	for w := range 4 {
+		for i := range 50 {
+			name := fmt.Sprint("w", w, "-", i)
+			require.Equal(t, ids(plain(t, name, 3)), of(log, name))
+		}
+	}
+	assert.Zero(t, one.Stats().ClaimsLost+two.Stats().ClaimsLost)
+	assert.Zero(t, one.Stats().InHand+two.Stats().InHand)
+	assert.EqualValues(t, 600, one.Stats().Sent+two.Stats().Sent)
+}
+
+// What waits in memory is bounded: a relay whose every message fails doesn't take the whole store into its hand.
+func TestWaitingRunsAreBounded(t *testing.T) {
+	store, b := memory.New(), &broker{}
+	for i := range 300 {
+		seed(t, store, fmt.Sprint("r", i), plain(t, fmt.Sprint("r", i), 1)...)
+	}
+	b.verdict = func(outbox.Message) *outbox.Result { return &outbox.Result{Err: errDown} }
+	r, err := outbox.NewRelay(store, b, outbox.WithPoll(time.Millisecond, time.Millisecond), outbox.WithBatch(5), outbox.WithWorkers(1),
+		outbox.WithBackoff(time.Minute, time.Minute), outbox.WithLease(time.Hour))
+	require.NoError(t, err)
+	stop := run(t, r)
+	require.Eventually(t, func() bool { return r.Stats().Failed == 300 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Stats().InHand <= 55 }, 20*time.Second, time.Millisecond)
+	assert.Positive(t, r.Stats().Lag, "those that were let go count still")
+	stop()
+	assert.Zero(t, r.Stats().InHand)
 }

@@ -48,8 +48,8 @@ func defaults() config {
 	}
 }
 
-// WithLogger sets the logger. Nothing is logged by default. No log line carries a body, a key of the message or an
-// attribute; message IDs, which contain the run's key, topics and the broker's own words are logged.
+// WithLogger sets the logger. Nothing is logged by default. docs/outbox.md lists the events. No event carries a body or an
+// attribute; message IDs, which contain the run's key, and the broker's own words are logged.
 func WithLogger(l *zap.Logger) Option { return optionFunc(func(c *config) { c.logger = l }) }
 
 // WithClock sets the clock; a test's fake one, for instance.

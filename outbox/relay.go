@@ -57,12 +57,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unhook := context.AfterFunc(ctx, func() {
-		r.cfg.logger.Info("outbox relay is stopping")
+		r.cfg.logger.Info("relay_stopping")
 		defer cancel()
 		_ = r.cfg.clock.Sleep(work, r.cfg.grace) // ends early when Run returns
 	})
 	defer unhook()
-	r.cfg.logger.Info("outbox relay runs")
+	r.cfg.logger.Info("relay_started")
 	s := newSession(r, false)
 	s.loop(ctx, work)
 	return s.close(work)
@@ -201,8 +201,8 @@ func (r *Relay) park(ctx context.Context, h *hold, o outcome) error {
 		h.pending = nil // none of it is due any more
 		r.refusals.forget(o.id)
 		r.counts.add(func(s *Stats) { s.Parked++ })
-		r.cfg.logger.Error("message parked: the broker refuses it; it and what the run emitted after it wait for a resend or a drop",
-			zap.String("run", h.batch.RunKey), zap.String("message", o.id), zap.Error(o.err))
+		r.cfg.logger.Error("message_parked", zap.String("key", h.batch.RunKey), zap.String("message", o.id), zap.Error(o.err),
+			zap.String("hint", "the broker refuses it; it and what the run emitted after it wait for Unpark, which sends it again or drops it"))
 	}
 	return err
 }
@@ -230,8 +230,8 @@ func (r *Relay) write(caller context.Context, h *hold, what string, f func(conte
 			waits = r.cfg.newBackoff()
 		}
 		if caller.Err() != nil || r.cfg.clock.Sleep(ctx, waits.NextBackOff()) != nil {
-			r.cfg.logger.Warn("the source is failing; messages may be sent twice",
-				zap.String("run", h.batch.RunKey), zap.String("doing", what), zap.Error(err))
+			r.cfg.logger.Warn("source_failed", zap.String("key", h.batch.RunKey), zap.String("doing", what), zap.Error(err),
+				zap.String("hint", "messages may be sent twice"))
 			return fmt.Errorf("outbox: %s of run %s: %w", what, h.batch.RunKey, err)
 		}
 	}
@@ -243,6 +243,6 @@ func (r *Relay) claimLost(h *hold, what string, triedBefore bool) {
 		return
 	}
 	r.counts.add(func(s *Stats) { s.ClaimsLost++ })
-	r.cfg.logger.Warn("claim lost to another relay; messages may be sent twice",
-		zap.String("run", h.batch.RunKey), zap.String("doing", what))
+	r.cfg.logger.Warn("claim_lost", zap.String("key", h.batch.RunKey), zap.String("doing", what),
+		zap.String("hint", "another relay has taken the run over; messages may be sent twice"))
 }

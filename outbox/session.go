@@ -219,7 +219,7 @@ func (s *session) claim(work context.Context) ([]*hold, error) {
 
 func (s *session) sourceFailed(err error) time.Duration {
 	s.r.counts.add(func(st *Stats) { st.SourceErrors++ })
-	s.r.cfg.logger.Warn("the source hands out no messages", zap.Error(err))
+	s.r.cfg.logger.Warn("source_failed", zap.String("doing", "claim due messages"), zap.Error(err))
 	s.source = fmt.Errorf("outbox: claim due messages: %w", err)
 	wait := s.errorWaits.NextBackOff()
 	s.claimAt = s.r.cfg.clock.Mono() + wait
