@@ -115,7 +115,9 @@ func TestTheDocumentedShortFormsAreRight(t *testing.T) {
 	require.Len(t, rows, 4)
 	for _, row := range rows {
 		k := steps.DerivedKey(row[0])
-		assert.Equal(t, row[1:], []string{k.Hashed(16), k.Hashed(32), k.Hashed(52), k.UUID()})
+		for i, got := range []string{k.Hashed(16), k.Hashed(32), k.Hashed(52), k.UUID()} {
+			assert.Equal(t, row[i+1], got)
+		}
 		assert.Equal(t, []string{row[1], row[3]}, []string{k.Hashed(1), k.Hashed(100)}, "clamped")
 	}
 }

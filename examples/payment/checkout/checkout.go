@@ -94,7 +94,7 @@ func Errors() map[string]error { return map[string]error{codeDeclined: ErrDeclin
 const codeDeclined = "card_declined"
 
 // chargeTimeout is how long an answer of the payment provider is waited for.
-const chargeTimeout = 2 * time.Second
+const chargeTimeout = 3 * time.Second
 
 type run = steps.Run[Order] // short for signatures
 

@@ -168,7 +168,11 @@ func (p *provider) undo(key string, find func([]ledger.Entry) (ledger.Entry, err
 func errorBody(code string) map[string]string { return map[string]string{"error": code} }
 
 func answer(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte("{}")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller has gone: its own business
+	_, _ = w.Write(text) // a caller who has gone asks again
 }
