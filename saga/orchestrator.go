@@ -45,6 +45,9 @@ func (o *Orchestrator[In, Out]) Run(ctx context.Context, key Key, in In, opts ..
 		}
 	}
 	raw, err := encodeAgain(in)
+	if err == nil {
+		err = state.CheckText(in, raw)
+	}
 	if err != nil {
 		key.Operation = o.e.plan.name
 		var none Out
