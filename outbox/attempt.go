@@ -51,8 +51,8 @@ var (
 )
 
 // attempt gives the next messages of every hold to the publisher in one call, and says how each hold stands then. It
-// writes nothing.
-func (r *Relay) attempt(ctx context.Context, holds []*hold) []outcome {
+// writes nothing. The call may take as long as the leases allow, and no longer than most.
+func (r *Relay) attempt(ctx context.Context, holds []*hold, most time.Duration) []outcome {
 	out := make([]outcome, len(holds))
 	var msgs []Message
 	counts := make([]int, len(holds))
@@ -78,7 +78,7 @@ func (r *Relay) attempt(ctx context.Context, holds []*hold) []outcome {
 	}
 	epoch := r.gate.epoch()
 	// The rest of the lease is for telling the source.
-	pctx, cancel := r.cfg.clock.WithTimeout(ctx, least-r.cfg.lease/10)
+	pctx, cancel := r.cfg.clock.WithTimeout(ctx, min(most, least-r.cfg.lease/10))
 	results, err := r.publish(pctx, msgs)
 	cancel()
 	byID := make(map[string]Result, len(results))

@@ -418,6 +418,21 @@ func TestDeliverAsksNotDuringAKnownOutage(t *testing.T) {
 	assert.Equal(t, 1, b.called())
 }
 
+func TestDeliverWaitsNotForABrokerThatDoesNotAnswer(t *testing.T) {
+	store := memory.New()
+	p := outbox.PublisherFunc(func(ctx context.Context, _ []outbox.Message) ([]outbox.Result, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	r := relay(t, store, p, outbox.WithInlineTimeout(20*time.Millisecond), outbox.WithLease(time.Hour))
+	start := time.Now()
+	batch := claimed(t, store, "a", time.Hour, plain(t, "a", 1)...)
+	require.ErrorIs(t, r.Deliver(t.Context(), batch, time.Hour), outbox.ErrOutage)
+	assert.Less(t, time.Since(start), 10*time.Second)
+	assert.True(t, r.Stats().Down)
+	assert.Len(t, unsent(t, store, batch.RunKey), 1)
+}
+
 func TestDeliverParksAtTheLimit(t *testing.T) {
 	store, b := memory.New(), &broker{}
 	a := plain(t, "a", 2)

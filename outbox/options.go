@@ -30,6 +30,7 @@ type config struct {
 	backoffMin  time.Duration
 	backoffMax  time.Duration
 	grace       time.Duration
+	inline      time.Duration
 }
 
 func defaults() config {
@@ -45,6 +46,7 @@ func defaults() config {
 		backoffMin:  200 * time.Millisecond,
 		backoffMax:  30 * time.Second,
 		grace:       10 * time.Second,
+		inline:      5 * time.Second,
 	}
 }
 
@@ -84,6 +86,10 @@ func WithBackoff(least, most time.Duration) Option {
 // WithGrace sets how long Run goes on with what it has in hand once its context has ended. Default 10 s.
 func WithGrace(d time.Duration) Option { return optionFunc(func(c *config) { c.grace = d }) }
 
+// WithInlineTimeout sets how long Deliver may publish, so that a broker that does not answer keeps no caller waiting for a
+// whole lease. Default 5 s.
+func WithInlineTimeout(d time.Duration) Option { return optionFunc(func(c *config) { c.inline = d }) }
+
 func (c *config) check() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
@@ -100,6 +106,7 @@ func (c *config) check() error {
 	bad(c.pollMin <= 0 || c.pollMax < c.pollMin, "polling every %v to %v", c.pollMin, c.pollMax)
 	bad(c.backoffMin <= 0 || c.backoffMax < c.backoffMin, "backing off for %v to %v", c.backoffMin, c.backoffMax)
 	bad(c.grace < 0, "a grace of %v", c.grace)
+	bad(c.inline <= 0, "an inline timeout of %v", c.inline)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("outbox: the relay's options: %w", err)
 	}

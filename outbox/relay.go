@@ -91,7 +91,7 @@ func (r *Relay) Drain(ctx context.Context) error {
 
 // Deliver sends the messages of one run that the caller has claimed, as the closing write of the run does: b.Messages are
 // those that [Source.Claim] would have handed out, b.Token is the claim's, and left is how much of its lease is left by
-// the caller's monotonic clock. It makes one attempt, without waiting, and stops when ctx ends. What was accepted is
+// the caller's monotonic clock. It makes one attempt, for at most the inline timeout, and stops when ctx ends. What was accepted is
 // removed from the source; what was not is released, so that a loop or a Drain sends it, or parked if it was refused too
 // often. An error, of class [ErrOutage] or [ErrUnsent], is for the log: the messages are safe. In an outage that is
 // known already the broker isn't asked.
@@ -108,7 +108,7 @@ func (r *Relay) Deliver(ctx context.Context, b Batch, left time.Duration) error 
 		return fmt.Errorf("%w: run %s: an outage was seen before", ErrOutage, b.RunKey)
 	}
 	for {
-		o := r.attempt(ctx, []*hold{h})[0]
+		o := r.attempt(ctx, []*hold{h}, now+r.cfg.inline-r.cfg.clock.Mono())[0]
 		switch o.standing {
 		case goesOn:
 			continue

@@ -30,7 +30,7 @@ func TestNewRelayRefusesWhatCannotWork(t *testing.T) {
 			"logger": outbox.WithLogger(nil), "clock": outbox.WithClock(nil), "lease": outbox.WithLease(time.Millisecond),
 			"batch": outbox.WithBatch(0), "workers": outbox.WithWorkers(0), "refusals": outbox.WithMaxRefusals(0),
 			"polling": outbox.WithPoll(time.Second, time.Millisecond), "backing off": outbox.WithBackoff(0, time.Second),
-			"grace": outbox.WithGrace(-1),
+			"grace": outbox.WithGrace(-1), "inline": outbox.WithInlineTimeout(0),
 		} {
 			_, err := outbox.NewRelay(store, b, o)
 			require.ErrorContains(t, err, what)

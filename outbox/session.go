@@ -257,7 +257,7 @@ func (s *session) attempt(ctx context.Context, holds []*hold) []outcome {
 		}
 		return out
 	}
-	outcomes := s.r.attempt(ctx, holds)
+	outcomes := s.r.attempt(ctx, holds, forever)
 	s.noteOutage(outcomes)
 	return outcomes
 }

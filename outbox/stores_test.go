@@ -48,7 +48,7 @@ func TestEverythingArrivesInOrderThroughDeathsAndOutages(t *testing.T) {
 		t.Logf("%d copies too many", chaos(t, openSQLite(t), 1000, 400*time.Millisecond))
 	})
 	t.Run("dynamodb", func(t *testing.T) {
-		t.Logf("%d copies too many", chaos(t, openDynamoDB(t), 150, 800*time.Millisecond))
+		t.Logf("%d copies too many", chaos(t, openDynamoDB(t), 90, 800*time.Millisecond))
 	})
 }
 
