@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/tsuzuki-go/tsuzuki/saga"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 )
 
 type brokenError struct{}
@@ -30,4 +31,18 @@ func TestAnErrorSaysWhatWhereAndWhatToDo(t *testing.T) {
 	}
 	assert.NotPanics(t, func() { _ = (&saga.Error{Kind: saga.ErrFailed, Err: brokenError{}}).Error() })
 	assert.NotPanics(t, func() { _ = (&saga.Error{Err: errors.New("x")}).Error() })
+}
+
+// Without the operation it would look up a run that there never is, and say that it is not there.
+func TestAnOperatorsKeyNamesTheOperation(t *testing.T) {
+	desk := saga.NewOperator(memory.New())
+	for name, err := range map[string]error{
+		"Get":    func() error { _, err := desk.Get(t.Context(), saga.Key{ID: "1"}); return err }(),
+		"Cancel": desk.Cancel(t.Context(), saga.Key{ID: "1"}, "why"),
+		"Retry":  desk.Retry(t.Context(), saga.Key{ID: "1"}, "why"),
+		"no ID":  desk.Retry(t.Context(), saga.Key{Operation: "op"}, "why"),
+	} {
+		assert.ErrorIs(t, err, saga.ErrInvalidKey, name)
+	}
+	assert.ErrorIs(t, desk.Retry(t.Context(), saga.Key{Operation: "op", ID: "1"}, "why"), saga.ErrNotFound)
 }

@@ -53,9 +53,9 @@ func (o *Operator) Runs(ctx context.Context, q state.Query) iter.Seq2[*state.Rec
 
 // Get returns the run's record. [ErrNotFound] when there is none.
 func (o *Operator) Get(ctx context.Context, key Key) (*state.Record, error) {
-	runKey, err := key.Encode()
+	runKey, err := encodeWhole(key)
 	if err != nil {
-		return nil, &Error{Kind: ErrInvalidKey, Key: key, Err: err}
+		return nil, err
 	}
 	rec, err := o.store.Get(ctx, runKey)
 	if err != nil {
@@ -66,9 +66,9 @@ func (o *Operator) Get(ctx context.Context, key Key) (*state.Record, error) {
 
 // Cancel asks for the run to be undone; whoever holds it, or takes it up, obeys. See [Orchestrator.Cancel].
 func (o *Operator) Cancel(ctx context.Context, key Key, reason string) error {
-	runKey, err := key.Encode()
+	runKey, err := encodeWhole(key)
 	if err != nil {
-		return &Error{Kind: ErrInvalidKey, Key: key, Err: err}
+		return err
 	}
 	req := state.CancelRequest{Reason: state.Cut(reason), Actor: state.Cut(state.Actor(ctx)), At: state.Milli(o.clk.Now())}
 	if err := o.insist(ctx, func() error { return o.store.RequestCancel(ctx, runKey, req) }); err != nil {
@@ -197,6 +197,18 @@ func (o *Operator) act(ctx context.Context, key Key, verb, step, note string, ed
 		return o.storeError(key, err)
 	}
 	return nil
+}
+
+// encodeWhole encodes the key of someone who has no definition that would fill in the operation.
+func encodeWhole(key Key) (string, error) {
+	if key.Operation == "" {
+		return "", &Error{Kind: ErrInvalidKey, Key: key, Err: errors.New("an operator's key must name the operation")}
+	}
+	runKey, err := key.Encode()
+	if err != nil {
+		return "", &Error{Kind: ErrInvalidKey, Key: key, Err: err}
+	}
+	return runKey, nil
 }
 
 func (o *Operator) storeError(key Key, err error) error {
