@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,28 +29,29 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// call is one call of a user's function, in a goroutine of its own, so that it can be waited for no longer than is good
-// for the run, and so that it may end its goroutine. err is errAbandoned when no answer came.
+// call is one call of a step, a compensation or a probe. err is errAbandoned when no answer came.
 func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
 	ctx, cancel := h.bounded(ctx, run, s.Timeout)
 	defer cancel()
+	r, err := h.await(ctx, run, func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) })
+	return h.looked(c, r), err
+}
+
+// await calls a user's function in a goroutine of its own, so that it can be waited for no longer than is good for the
+// run, and so that it may end its goroutine. err is errAbandoned when no answer came.
+func (h *holder) await(ctx context.Context, run *runContext, f func() drive.Result) (drive.Result, error) {
 	a := h.worker.attempt()
-	h.worker.do(func() {
-		guarded(func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }, func(r drive.Result) {
-			a.answer <- r
-			a.finish(h.e, h.runKey)
-		})
-	})
+	h.worker.do(func() { guarded(f, func(r drive.Result) { a.finish(h.e, h.runKey, r) }) })
 	select {
 	case r := <-a.answer:
-		return h.looked(c, r), nil
+		return r, nil
 	case <-ctx.Done():
 	}
 	if r, ok := h.late(ctx, run, a); ok {
-		return h.looked(c, r), nil
+		return r, nil
 	}
 	if r, answered := a.abandon(h.e, h.runKey); answered {
-		return h.looked(c, r), nil
+		return r, nil
 	}
 	h.worker.leave()
 	return drive.Result{Err: errAbandoned}, errAbandoned
@@ -95,10 +97,11 @@ func (h *holder) late(ctx context.Context, run *runContext, a *attempt) (drive.R
 	return drive.Result{}, false
 }
 
-// looked logs a panic's stack, and makes Output's own panic permanent.
+// looked logs a panic's stack, makes Output's own panic permanent, and sees to it that the error can be looked at.
 func (h *holder) looked(c *drive.Call, r drive.Result) drive.Result {
 	p, ok := r.Err.(*panicError)
 	if !ok {
+		r.Err = sound(r.Err)
 		return r
 	}
 	h.e.log.Error("step_panic", zap.String("key", h.runKey), zap.String("step", c.Step), zap.String("phase", string(c.Phase)), zap.ByteString("stack", p.stack))
@@ -120,11 +123,16 @@ func guarded(f func() drive.Result, done func(drive.Result)) {
 	r = f()
 }
 
-// protect calls a quick function of the user's that may panic or end its goroutine.
-func (h *holder) protect(f func() drive.Result) drive.Result {
-	a := h.worker.attempt()
-	h.worker.do(func() { guarded(f, func(r drive.Result) { a.answer <- r }) })
-	return <-a.answer
+// quick calls a function of the user's that is no step's: a When, or the result function.
+func (h *holder) quick(run *runContext, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
+	ctx, cancel := h.bounded(run, run, 0)
+	defer cancel()
+	r, err := h.await(ctx, run, func() drive.Result { return f(ctx) })
+	if _, bad := c.Close(); bad != nil && r.Err == nil {
+		r.Err = bad
+	}
+	r.Err = sound(r.Err)
+	return r, err
 }
 
 // intercepted puts the interceptor around a call.
@@ -132,23 +140,33 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func
 	if e.intercept == nil {
 		return f(ctx)
 	}
-	var r drive.Result
-	called := false
+	var mu sync.Mutex
+	called, over := false, false
+	r := drive.Result{Err: errors.New("an interceptor returned without calling next")}
 	info := Call{Key: key, Step: c.Step, Phase: string(c.Phase), Attempt: c.Attempt, IdempotencyKey: c.DerivedKey()}
 	err := e.intercept(ctx, info, func(ctx context.Context) error {
+		mu.Lock()
+		again := called
 		called = true
-		r = f(ctx)
-		if r.Unencodable != nil {
-			return r.Unencodable
+		r.Err = errors.New("an interceptor returned before next did, or let its panic go")
+		mu.Unlock()
+		if again {
+			return errors.New("an interceptor called next a second time")
 		}
-		return r.Err
+		got := f(ctx)
+		got.Err = sound(got.Err)
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			r = got
+		}
+		return cmp.Or(got.Unencodable, got.Err)
 	})
-	switch {
-	case !called && err == nil:
-		err = errors.New("an interceptor returned nil without calling next")
-		fallthrough
-	case err != nil && r.Unencodable == nil:
-		r = drive.Result{Err: err}
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	if err != nil && r.Unencodable == nil {
+		r = drive.Result{Err: err, NotCalled: r.NotCalled}
 	}
 	return r
 }
@@ -160,12 +178,15 @@ type attempt struct {
 	left   bool
 }
 
-func (a *attempt) finish(e *engine, runKey string) {
+// finish gives the answer, if somebody still waits for it.
+func (a *attempt) finish(e *engine, runKey string, r drive.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.left {
 		e.straggler(runKey, -1)
+		return
 	}
+	a.answer <- r
 }
 
 // abandon gives the call up, unless its answer has come at the last moment.

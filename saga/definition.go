@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/drive"
@@ -68,7 +69,7 @@ func (d *Definition[In, Out]) Fingerprint(pick func(In) any) *Definition[In, Out
 		if err := state.Decode(raw, &in); err != nil {
 			return nil, err
 		}
-		return state.Encode(pick(in))
+		return picked(pick, in)
 	}
 	return d
 }
@@ -147,4 +148,14 @@ func (d *Definition[In, Out]) snapshot() (*plan, error) {
 		p.previous[q.version] = q
 	}
 	return p, p.check()
+}
+
+// picked is what a fingerprint picks, encoded. A panic of the function becomes an error.
+func picked[In any](pick func(In) any, in In) (raw json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic in the fingerprint function: %v", state.ErrInvalidInput, p)
+		}
+	}()
+	return state.Encode(pick(in))
 }

@@ -65,6 +65,13 @@ type runContext struct {
 	deadline time.Time
 }
 
+// callersContext is what functions get that are called before the run is held.
+func callersContext(ctx context.Context) *runContext {
+	run := &runContext{Context: ctx, undo: ctx, writes: ctx}
+	run.deadline, _ = ctx.Deadline()
+	return run
+}
+
 // hold starts the lease's timer and makes the contexts of the run; release ends both.
 func (h *holder) hold(ctx context.Context) (run *runContext, release func()) {
 	detached := context.WithoutCancel(ctx)

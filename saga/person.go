@@ -82,10 +82,11 @@ func (e *engine) claimReverse(ctx context.Context, key Key, rec *state.Record, r
 	if err := p.fits(rec); err != nil {
 		return nil, nil, &Error{Kind: ErrDefinitionChanged, Key: key, Err: err}
 	}
-	return e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) {
+	return e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) error {
 		f := &state.Failure{Code: CodeReversed, Message: state.Cut("reversed: " + reason), At: ch.UpdatedAt}
 		h.turnRound(ch, state.StatusReversed, f)
 		ch.Audit = []state.AuditEntry{auditLine(ctx, ch.UpdatedAt, verbReverse, "", reason)}
+		return nil
 	})
 }
 

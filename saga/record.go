@@ -171,7 +171,11 @@ func (h *holder) done(run *runContext, w *stepWork, r drive.Result) error {
 	}
 	old := h.rec.Steps[w.i]
 	h.rec.Steps[w.i] = w.rec // for the functions below: they see the run as it will be
-	skipped, trouble := h.skips(w.i + 1)
+	skipped, trouble, left := h.skips(run, w.i+1)
+	if left != nil {
+		h.rec.Steps[w.i] = old
+		return h.abandoned(h.p.steps[w.i+1+len(skipped)].Name, left)
+	}
 	next := w.i + 1 + len(skipped)
 	var response json.RawMessage
 	var bad error
@@ -239,10 +243,7 @@ func (h *holder) ending(ch *state.Change) {
 // result works the run's result out.
 func (h *holder) result(run *runContext) (json.RawMessage, error) {
 	c := h.newCall(len(h.rec.Steps), drive.Output, 0)
-	r := h.protect(func() drive.Result { return h.p.result(run, c) })
-	if _, bad := c.Close(); bad != nil && r.Err == nil {
-		r.Err = bad
-	}
+	r, _ := h.quick(run, c, func(ctx context.Context) drive.Result { return h.p.result(ctx, c) })
 	if r.Err != nil {
 		return nil, fmt.Errorf("the result function of %s: %w", h.p.name, r.Err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/compensate"
@@ -54,7 +55,10 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	}
 	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), worker: worker{crew: &e.crew}}
 	h.rec = h.newRecord(in, hash)
-	skipped, trouble := h.skips(0)
+	skipped, trouble, err := h.skips(callersContext(ctx), 0)
+	if err != nil {
+		return nil, nil, h.abandoned(h.p.steps[len(skipped)].Name, err)
+	}
 	for _, s := range skipped {
 		h.rec.Steps[s.Index] = s.StepRecord
 	}
@@ -124,7 +128,7 @@ func (e *engine) takeUp(ctx context.Context, key Key, rec *state.Record, in *pay
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	h, newer, err = e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) { h.takeUpChange(ch) })
+	h, newer, err = e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) error { return h.takeUpChange(callersContext(ctx), ch) })
 	return h, newer, nil, err
 }
 
@@ -155,11 +159,13 @@ func (e *engine) mayTake(key Key, rec *state.Record) (*plan, error) {
 
 // claim makes the take-up write: edit turns the record as it is into the change. Without a holder and an error, the
 // record that won the race is returned.
-func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record, edit func(*holder, *state.Change)) (*holder, *state.Record, error) {
+func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record, edit func(*holder, *state.Change) error) (*holder, *state.Record, error) {
 	h := &holder{e: e, p: p, key: key, runKey: rec.Key, owner: newID(), rec: rec, worker: worker{crew: &e.crew}}
 	ch := h.change()
 	ch.IfOwner, ch.Owner, ch.Runs = rec.Owner, h.owner, rec.Runs+1
-	edit(h, ch)
+	if err := edit(h, ch); err != nil {
+		return nil, nil, err
+	}
 	err := e.insist(ctx, func() error { return own(e.store.Commit(ctx, ch), ch) })
 	if err == nil {
 		err = ch.Apply(h.rec)
@@ -177,11 +183,11 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 }
 
 // takeUpChange is what a take-up writes: the unknown mark of a take-over, obedience to a cancel, an extended plan.
-func (h *holder) takeUpChange(ch *state.Change) {
+func (h *holder) takeUpChange(run *runContext, ch *state.Change) error {
 	rec := h.rec
 	ch.NotBefore = time.Time{}
 	if rec.Status == state.StatusCompensating {
-		return
+		return nil
 	}
 	view := rec.Steps
 	if i := rec.Next(); i < len(rec.Steps) {
@@ -193,11 +199,11 @@ func (h *holder) takeUpChange(ch *state.Change) {
 	}
 	if rec.Cancel != nil && compensate.MayGoBack(view, rec.Pivot) {
 		h.obey(ch, rec.Cancel)
-		return
+		return nil
 	}
 	ch.Status = state.StatusInProgress
 	ch.IfNoCancel = rec.Cancel == nil
-	h.extend(ch)
+	return h.extend(run, ch)
 }
 
 // mark is the entry of the step that the last holder may have been at when it died: unknown, and one attempt more. An
@@ -232,8 +238,8 @@ func (h *holder) firstStart(i int) time.Time {
 }
 
 // extend appends declared steps that the stored plan lacks, and decides about the next step's When where the write that
-// recorded the step before it could not: behind a step that an operator marked done, or at the seam of the plans.
-func (h *holder) extend(ch *state.Change) {
+// recorded the step before it could not: behind a step that is undecided, or at the seam of the plans.
+func (h *holder) extend(run *runContext, ch *state.Change) error {
 	stored := len(h.rec.Steps)
 	if len(h.p.steps) > stored {
 		ch.Plan, ch.Pivot = h.p.names(), h.p.pivot()
@@ -245,20 +251,24 @@ func (h *holder) extend(ch *state.Change) {
 		defer func() { h.rec.Steps = h.rec.Steps[:stored] }()
 	}
 	next := h.rec.Next()
-	if next == stored || next > 0 && h.markedDone(h.rec.Steps[next-1].Name) {
-		skipped, trouble := h.skips(next)
+	if next == stored || next > 0 && h.undecided(&h.rec.Steps[next-1]) {
+		skipped, trouble, err := h.skips(run, next)
+		if err != nil {
+			return h.abandoned(h.p.steps[next+len(skipped)].Name, err)
+		}
 		ch.Steps = append(ch.Steps, skipped...)
 		h.trouble = trouble
 	}
+	return nil
 }
 
-func (h *holder) markedDone(step string) bool {
-	for _, a := range h.rec.Audit {
-		if a.Verb == verbMarkDone && a.Step == step {
-			return true
-		}
+// undecided tells whether the write that made the step DONE left open whether the next one is to be run: a person's, or
+// one that could not record the step's result.
+func (h *holder) undecided(s *state.StepRecord) bool {
+	if s.Status == state.StepDone && s.Output == nil {
+		return true
 	}
-	return false
+	return slices.ContainsFunc(h.rec.Audit, func(a state.AuditEntry) bool { return a.Verb == verbMarkDone && a.Step == s.Name })
 }
 
 // own turns a refusal into success when what is stored was made by this very write, sent before.
@@ -299,29 +309,30 @@ func definite(err error) bool {
 	return false
 }
 
-// skips decides about the Whens from step i on, up to the first step that is to be run. trouble is a When that panicked.
-func (h *holder) skips(i int) (skipped []state.StepChange, trouble *stepTrouble) {
+// skips decides about the Whens from step i on, up to the first step that is to be run. trouble is a When that panicked;
+// err is errAbandoned, of the When behind those that are skipped.
+func (h *holder) skips(run *runContext, i int) (skipped []state.StepChange, trouble *stepTrouble, err error) {
 	for ; i < len(h.p.steps); i++ {
 		s := &h.p.steps[i]
 		if s.When == nil {
 			break
 		}
 		c := h.newCall(i, drive.When, 0)
-		var yes bool
-		r := h.protect(func() drive.Result { yes = s.When(c); return drive.Result{} })
-		if _, bad := c.Close(); bad != nil && r.Err == nil {
-			r.Err = bad
+		yes := make(chan bool, 1)
+		r, err := h.quick(run, c, func(context.Context) drive.Result { yes <- s.When(c); return drive.Result{} })
+		switch {
+		case err != nil:
+			return skipped, nil, err
+		case r.Err != nil:
+			return skipped, &stepTrouble{i, fmt.Errorf("When: %w", r.Err)}, nil
 		}
-		if r.Err != nil {
-			return skipped, &stepTrouble{i, fmt.Errorf("When: %w", r.Err)}
-		}
-		if yes {
+		if <-yes {
 			break
 		}
 		rec := state.StepRecord{Name: s.Name, Status: state.StepSkipped, EndedAt: h.e.now()}
 		skipped = append(skipped, state.StepChange{Index: i, StepRecord: rec})
 	}
-	return skipped, nil
+	return skipped, nil, nil
 }
 
 // stepTrouble is a step whose When can't be evaluated: its failure is permanent, since When is pure.
