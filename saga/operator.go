@@ -110,11 +110,11 @@ func (o *Operator) MarkDone(ctx context.Context, key Key, step string, result an
 		return &Error{Kind: ErrInvalidInput, Key: key, Step: step, Err: err}
 	}
 	return o.act(ctx, key, verbMarkDone, step, note, func(rec *state.Record, ch *state.Change) error {
-		i := rec.Next()
+		i := rec.StepIndex(step)
 		switch {
 		case rec.EndsAs != "":
 			return errors.New("the run goes backwards; MarkCompensated is what can be said of a step")
-		case i == len(rec.Steps) || rec.Steps[i].Name != step:
+		case i < 0 || rec.CurrentStep != step:
 			return fmt.Errorf("the current step is %q", rec.CurrentStep)
 		}
 		s := rec.Steps[i]
