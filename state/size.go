@@ -40,6 +40,34 @@ func (c *Change) Growth() int {
 	return n + auditSize(c.Audit)
 }
 
+// Payload is by how many bytes at most the change lets the payloads of r grow: outputs, the result and messages; a null
+// counts as none. Stores never refuse a change that brings none for its size, so that how a run went on can always be
+// recorded: a step that can't be would be called again.
+func (c *Change) Payload(r *Record) int {
+	n := 0
+	for i := range c.Steps {
+		n += c.Steps[i].payload(r)
+	}
+	if more := len(c.Response) - len(r.Response); more > 0 && string(c.Response) != "null" {
+		n += more
+	}
+	for _, m := range c.Messages {
+		n += messageSize(m)
+	}
+	return n
+}
+
+func (s *StepChange) payload(r *Record) int {
+	if string(s.Output) == "null" {
+		return 0
+	}
+	n := len(s.Output)
+	if s.Index >= 0 && s.Index < len(r.Steps) {
+		n -= len(r.Steps[s.Index].Output)
+	}
+	return max(n, 0)
+}
+
 func (s *StepRecord) size() int {
 	return perEntry + len(s.Name) + len(s.Output) + s.Error.size() + s.UndoError.size()
 }

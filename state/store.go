@@ -26,7 +26,7 @@ type Store interface {
 
 	// Commit makes the change. A [*ConflictError] (Is ErrConflict) means that the fence did not hold, and carries the
 	// record as it is, which may be the result of this very write (same WriteID) when it was sent before. [ErrTooLarge]:
-	// nothing was written. The store keeps nothing of ch.
+	// nothing was written; a change without a payload ([Change.Payload]) is never too large. The store keeps nothing of ch.
 	Commit(ctx context.Context, ch *Change) error
 
 	// RequestCancel stores the request, unless there is one, which then stays and nil is returned. It touches neither

@@ -111,7 +111,7 @@ func (s *Store) commitExact(e *entry, ch *state.Change) error {
 		return err
 	}
 	size := next.Size()
-	if s.over(size) {
+	if s.over(size) && ch.Payload(e.rec) > 0 {
 		return s.tooLarge(ch.Key, size)
 	}
 	e.rec, e.size = next, size

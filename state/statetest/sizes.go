@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -181,6 +182,34 @@ func testMaxValue(s *subject) {
 const mostSteps = 64
 
 // testMaxRecord: most of MaxRecord is there for payloads; what comes to more than all of it is refused.
+// brim fills a record up to the last few bytes, and then makes changes that bring no payload.
+func (s *subject) brim(rec *state.Record) {
+	i, size := len(rec.Steps)-1, len(rec.Steps[len(rec.Steps)-1].Output)
+	for part := s.store.Capabilities().MaxRecord / 4; part > 1; part /= 2 {
+		ch := s.done(rec, i)
+		ch.Steps[0].Output = exactly(size + part)
+		err := s.store.Commit(s.Context(), ch)
+		if err == nil {
+			size += part
+			require.NoError(s, ch.Apply(rec))
+			continue
+		}
+		require.ErrorIs(s, err, state.ErrTooLarge)
+	}
+	s.stored(rec, "filled to the brim")
+	words := strings.Repeat("w", state.MaxMessage)
+	f := &state.Failure{Step: rec.Steps[i].Name, Code: words, Message: words, At: rec.UpdatedAt}
+	for range 3 {
+		ch := s.follow(rec)
+		ch.Failure = f
+		ch.Steps = []state.StepChange{{Index: i, StepRecord: rec.Steps[i]}}
+		ch.Steps[0].Error, ch.Steps[0].UndoError = f, f
+		ch.Audit = []state.AuditEntry{{At: rec.UpdatedAt, Actor: "a", Verb: "retry", Note: words}}
+		s.commit(rec, ch)
+		s.stored(rec, "a change without a payload is never too large")
+	}
+}
+
 func testMaxRecord(s *subject) {
 	c := s.store.Capabilities()
 	part := c.MaxRecord / 4
@@ -221,6 +250,7 @@ func testMaxRecord(s *subject) {
 	s.stored(rec, "filled up")
 	s.commit(rec, s.follow(rec))
 	s.stored(rec, "a full record can still be written to")
+	s.brim(rec)
 
 	if c.MaxValue == 0 || c.MaxValue > c.MaxRecord {
 		large := s.record("large")
