@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Open opens the file at path, which is made if it isn't there; its folder must be. Close the store when you are done.
+//
+// The error names the file and says what to do: it is no SQLite file, or another program's; it was made by a newer version
+// of the library; it, or its folder, is missing, read-only or full. In none of these cases anything in it is changed.
+func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
+	cfg := newConfig(opts)
+	path, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("sqlite: %s: open: %w", path, err)
+	}
+	c, err := prepareFile(ctx, path, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStore(c, path, cfg)
+	if err != nil {
+		return nil, explain(path, "open", errors.Join(err, c.Close()))
+	}
+	go s.writer.loop()
+	return s, nil
+}
+
+func newStore(c conn, path string, cfg config) (*Store, error) {
+	tx, err := newTx(c, cfg.maxRecord)
+	if err != nil {
+		return nil, err
+	}
+	rs, err := openReaders(path, cfg.busyTimeout, min(runtime.GOMAXPROCS(0), maxReaders))
+	if err != nil {
+		return nil, err
+	}
+	q := newQueue()
+	w := &writer{
+		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
+		purger: &purger{}, ended: make(chan struct{}),
+	}
+	return &Store{path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs}, nil
+}
+
+func (w *writer) close() error {
+	w.turn.close()
+	return w.tx.c.Close()
+}
+
+// locate makes the path absolute, so that a change of the working folder does no harm, and looks at what SQLite would
+// only call "unable to open".
+func locate(path string) (string, error) {
+	if path == "" || path == ":memory:" || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("sqlite: the path %q names no file; for a store in memory see package memory", path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("sqlite: %s: %w", path, err)
+	}
+	if target, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = target // the side files stand beside the file itself, for every process the same
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && info.IsDir():
+		return "", fmt.Errorf("sqlite: %s is a folder; name a file in it", abs)
+	case err == nil && !info.Mode().IsRegular():
+		return "", fmt.Errorf("sqlite: %s is not a regular file", abs)
+	case err == nil:
+		return abs, nil
+	}
+	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
+		return "", fmt.Errorf("sqlite: %s: make its folder first: %w", abs, err)
+	}
+	return abs, nil
+}
+
+// prepareFile opens the file for writing, and makes or upgrades what is in it.
+func prepareFile(ctx context.Context, path string, cfg config) (conn, error) {
+	raw, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate)
+	if err != nil {
+		return conn{}, explain(path, "open", err)
+	}
+	c := conn{raw}
+	c.SetBusyTimeout(cfg.busyTimeout)
+	c.SetInterrupt(ctx.Done())
+	err = setUp(c, cfg.migrations)
+	c.SetInterrupt(nil)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return conn{}, explain(path, "open", errors.Join(err, c.Close()))
+	}
+	return c, nil
+}
+
+func setUp(c conn, m []migration) error {
+	// Before anything is written: is it ours?
+	if err := check(c, len(m)); err != nil {
+		return err
+	}
+	mode, err := c.word(`PRAGMA journal_mode = WAL`)
+	if err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file can't be put into WAL mode (it stays in mode %q); network file systems are not supported", mode)
+	}
+	for _, p := range []string{
+		`PRAGMA synchronous = FULL`,            // a commit is on the disk before it is answered
+		`PRAGMA temp_store = MEMORY`,           //
+		`PRAGMA cache_size = -2000`,            // 8 MiB: the pages that open runs are on
+		`PRAGMA journal_size_limit = 67108864`, // a log that had to grow is cut again
+	} {
+		if _, err := c.word(p); err != nil {
+			return err
+		}
+	}
+	return upgrade(c, m)
+}

@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/tsuzuki-go/tsuzuki/outbox"
+	"github.com/tsuzuki-go/tsuzuki/state"
+)
+
+const (
+	// due are the runs with messages to send that no relay holds.
+	dueFrom = ` FROM run_record WHERE relay = '` + relaySend + `' AND (outbox_token = '' OR outbox_until IS NULL OR outbox_until <= ?1)
+  AND (expiration IS NULL OR expiration > ?2)`
+
+	selectDue    = `SELECT ` + columns + dueFrom + ` ORDER BY id`
+	selectAnyDue = `SELECT EXISTS (SELECT 1` + dueFrom + `) OR EXISTS (SELECT 1 FROM run_record WHERE relay = '` + relaySettle + `')`
+	settleRuns   = `UPDATE run_record SET expiration = ?1 + retention, relay = NULL WHERE relay = '` + relaySettle + `'`
+	claimRun     = `UPDATE run_record SET outbox_token = ?2, outbox_until = ?3 WHERE id = ?1`
+	selectParked = `SELECT ` + columns + ` FROM run_record WHERE parked IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?2`
+
+	// claimMisses is how many runs with more messages than are left to hand out Claim passes over.
+	claimMisses = 64
+)
+
+// Claim hands out due messages, those of the oldest runs first, and closes ended runs with nothing left to send; see
+// [outbox.Source].
+func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]outbox.Batch, error) {
+	idle, err := s.nothingDue(ctx)
+	if err != nil {
+		return nil, s.readFailed("Claim", "", err)
+	}
+	if idle {
+		return nil, nil
+	}
+	var batches []outbox.Batch
+	err = s.write(ctx, "Claim", "", func(tx *tx) (answer, err error) {
+		batches = nil
+		if err := tx.exec(settleRuns, func(b *binder) { b.second(tx.now) }); err != nil {
+			return nil, err
+		}
+		batches, answer, err = claim(tx, limit, lease)
+		return answer, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return batches, nil
+}
+
+// nothingDue looks without writing, since relays ask much more often than there is something.
+func (s *Store) nothingDue(ctx context.Context) (idle bool, err error) {
+	err = s.readers.with(ctx, func(c conn) error {
+		q, err := c.Prepare(selectAnyDue)
+		if err != nil {
+			return err
+		}
+		now := s.clock.Now()
+		q.BindInt64(1, now.UnixMilli())
+		q.BindInt64(2, now.Unix())
+		found, err := q.Step()
+		idle = found && !q.ColumnBool(0)
+		return done(q, err)
+	})
+	return idle, err
+}
+
+func claim(tx *tx, limit int, lease time.Duration) (batches []outbox.Batch, answer, err error) {
+	rows, err := claimable(tx, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rows {
+		if err := r.loadPayloads(tx.c); err != nil {
+			return nil, nil, err
+		}
+		if answer := r.decode(); answer != nil {
+			return nil, answer, nil
+		}
+		due := r.rec.Outbox.Sendable()
+		b := outbox.Batch{RunKey: r.rec.Key, Token: rand.Text(), Messages: due[:min(len(due), limit)]}
+		err := tx.exec(claimRun, func(bind *binder) {
+			bind.int(r.id)
+			bind.text(b.Token)
+			bind.time(tx.now.Add(lease))
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		batches = append(batches, b)
+	}
+	return batches, nil, nil
+}
+
+// claimable are due runs whose messages come to no more than limit. What it counts is the log's entries up to the first
+// parked one, without looking into them.
+func claimable(tx *tx, limit int) (rows []*row, err error) {
+	s, err := tx.c.Prepare(selectDue)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, tx.now.UnixMilli())
+	s.BindInt64(2, tx.now.Unix())
+	left, misses := limit, 0
+	for left > 0 && misses < claimMisses {
+		found, err := s.Step()
+		if err != nil || !found {
+			return rows, done(s, err)
+		}
+		r := scan(s)
+		n, err := countSendable(r.outbox)
+		if err != nil {
+			return nil, done(s, fmt.Errorf("run %s: %w: outbox: %w", r.rec.Key, state.ErrCorrupt, err))
+		}
+		if n = min(n, limit); n > left {
+			misses++
+			continue
+		}
+		left -= n
+		rows = append(rows, r)
+	}
+	return rows, done(s, nil)
+}
+
+func countSendable(log []byte) (n int, err error) {
+	var entries []struct {
+		Parked string `json:"parked"`
+	}
+	if err := decodeLog(log, &entries); err != nil {
+		return 0, err
+	}
+	for n < len(entries) && entries[n].Parked == "" {
+		n++
+	}
+	return n, nil
+}
+
+// Sent removes messages that have been sent; see [outbox.Source].
+func (s *Store) Sent(ctx context.Context, b outbox.Batch, ids []string) error {
+	return s.held(ctx, "Sent", b, func(o *state.Outbox) error { return o.Sent(b, ids) })
+}
+
+// Park sets a message aside; see [outbox.Source].
+func (s *Store) Park(ctx context.Context, b outbox.Batch, id, reason string) error {
+	return s.held(ctx, "Park", b, func(o *state.Outbox) error { return o.Park(b, id, reason) })
+}
+
+func (s *Store) held(ctx context.Context, op string, b outbox.Batch, do func(*state.Outbox) error) error {
+	return s.write(ctx, op, b.RunKey, func(tx *tx) (answer, err error) {
+		r, answer, err := tx.load(b.RunKey)
+		if answer != nil || err != nil {
+			return answer, err
+		}
+		if r == nil {
+			return fmt.Errorf("the record is gone: %w", outbox.ErrClaimLost), nil
+		}
+		if answer := do(&r.rec.Outbox); answer != nil {
+			return answer, nil
+		}
+		r.rec.Settle(tx.now)
+		return nil, tx.rewrite(r)
+	})
+}
+
+// Parked lists parked messages by the age of their runs. A page holds all those of a run, and so may be longer than
+// [state.DefaultPage]; see [outbox.Source].
+func (s *Store) Parked(ctx context.Context, cursor string) (msgs []outbox.Message, next string, err error) {
+	after, err := position(cursor)
+	if err != nil {
+		return nil, "", s.failed("Parked", "", err)
+	}
+	err = s.readers.snapshot(ctx, func(c conn) error {
+		q, err := c.Prepare(selectParked)
+		if err != nil {
+			return err
+		}
+		var rows []*row
+		if rows, next, err = parkedRows(q, after); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := r.loadPayloads(c); err != nil {
+				return err
+			}
+			if err := r.decode(); err != nil {
+				return err
+			}
+			for _, m := range r.rec.Outbox.Messages {
+				if m.Parked != "" {
+					msgs = append(msgs, m.Message)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", s.readFailed("Parked", "", err)
+	}
+	return msgs, next, nil
+}
+
+// parkedRows are the runs of a page; each has a parked message at least.
+func parkedRows(q *sqlite.Stmt, after int64) (rows []*row, next string, err error) {
+	q.BindInt64(1, after)
+	q.BindInt64(2, state.DefaultPage+1)
+	for {
+		found, err := q.Step()
+		if err != nil || !found {
+			return rows, "", done(q, err)
+		}
+		if len(rows) == state.DefaultPage {
+			return rows, strconv.FormatInt(rows[len(rows)-1].id, 10), done(q, nil)
+		}
+		rows = append(rows, scan(q))
+	}
+}
+
+// Unpark ends the parking of a message; see [outbox.Source].
+func (s *Store) Unpark(ctx context.Context, id string, resend bool, note string) error {
+	key, ok := state.MessageRun(id)
+	if !ok {
+		return s.failed("Unpark", id, outbox.ErrNotParked)
+	}
+	actor := state.Actor(ctx)
+	return s.write(ctx, "Unpark", key, func(tx *tx) (answer, err error) {
+		r, answer, err := tx.load(key)
+		if answer != nil || err != nil {
+			return answer, err
+		}
+		if r == nil {
+			return fmt.Errorf("message %s: %w", id, outbox.ErrNotParked), nil
+		}
+		if answer := r.rec.Outbox.Unpark(id, resend); answer != nil {
+			return answer, nil
+		}
+		r.rec.Audit = append(r.rec.Audit, state.UnparkAudit(actor, id, resend, note, tx.now))
+		r.rec.Settle(tx.now)
+		return nil, tx.rewrite(r)
+	})
+}

@@ -1,0 +1,7 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package sqlite
+
+import "time"
+
+func openTurn(string, time.Duration) turn { return noTurn{} }
