@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +120,7 @@ func TestCloudEventsRefuseWhatTheyCannotSay(t *testing.T) {
 			for _, enc := range []outbox.Encoder{structured, binary} {
 				_, err := enc(emitted(t, m))
 				require.ErrorIs(t, err, outbox.ErrInvalidMessage)
-				assert.False(t, strings.Contains(err.Error(), "secret"), "no values in errors")
+				assert.NotContains(t, err.Error(), "secret", "no values in errors")
 			}
 		})
 	}

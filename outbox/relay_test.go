@@ -212,7 +212,7 @@ func TestRunWaitsForTheBroker(t *testing.T) {
 		for i := range 20 {
 			seed(t, store, fmt.Sprint("r", i), plain(t, fmt.Sprint("r", i), 2)...)
 		}
-		r := relay(t, store, b)
+		r := relay(t, store, b, outbox.WithLease(time.Minute))
 		stop := run(t, r)
 		require.Eventually(t, func() bool { return r.Stats().Outages > 5 }, 10*time.Second, time.Millisecond)
 		s := r.Stats()
@@ -388,7 +388,7 @@ func TestLargeBodiesManyMessagesAndUnicodeGoThrough(t *testing.T) {
 		require.NoError(t, relay(t, store, b, outbox.WithBatch(7)).Drain(t.Context()))
 		assert.Equal(t, ids(many), of(b.got(), "many"))
 		got := b.got()
-		require.Equal(t, 101, len(got))
+		require.Len(t, ids(got), 101)
 		i := slices.IndexFunc(got, func(m outbox.Message) bool { return m.ID == bigMsg.ID })
 		require.GreaterOrEqual(t, i, 0)
 		assert.True(t, bytes.Equal(bigMsg.Bytes(), got[i].Bytes()))

@@ -14,9 +14,12 @@ import (
 
 // Event is an event that EventBridge was given.
 type Event struct {
-	EventBusName, Source, DetailType, Detail string
-	Time                                     float64
-	Resources                                []string
+	EventBusName string   `json:"EventBusName"`
+	Source       string   `json:"Source"`
+	DetailType   string   `json:"DetailType"`
+	Detail       string   `json:"Detail"`
+	Time         float64  `json:"Time"` // in seconds
+	Resources    []string `json:"Resources"`
 }
 
 // EventBridge is a server that takes PutEvents and DescribeEventBus.
@@ -88,7 +91,9 @@ func (s *EventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *EventBridge) describe(w http.ResponseWriter, body []byte) {
-	var in struct{ Name string }
+	var in struct {
+		Name string `json:"Name"`
+	}
 	_ = json.Unmarshal(body, &in)
 	if !s.buses[in.Name] {
 		fail(w, http.StatusBadRequest, "ResourceNotFoundException", "Event bus "+in.Name+" does not exist.")
@@ -104,7 +109,9 @@ const (
 )
 
 func (s *EventBridge) put(w http.ResponseWriter, body []byte) {
-	var in struct{ Entries []Event }
+	var in struct {
+		Entries []Event `json:"Entries"`
+	}
 	if err := json.Unmarshal(body, &in); err != nil {
 		fail(w, http.StatusBadRequest, "SerializationException", err.Error())
 		return
@@ -128,24 +135,22 @@ func (s *EventBridge) put(w http.ResponseWriter, body []byte) {
 		return
 	}
 	s.requests = append(s.requests, in.Entries)
-	out := struct {
-		FailedEntryCount int
-		Entries          []map[string]string
-	}{}
+	var failed int
+	var entries []map[string]string
 	for _, e := range in.Entries {
 		code := s.check(e)
 		if code == "" && s.entry != nil {
 			code = s.entry(e)
 		}
 		if code != "" {
-			out.FailedEntryCount++
-			out.Entries = append(out.Entries, map[string]string{"ErrorCode": code, "ErrorMessage": "made to fail"})
+			failed++
+			entries = append(entries, map[string]string{"ErrorCode": code, "ErrorMessage": "made to fail"})
 			continue
 		}
 		s.events = append(s.events, e)
-		out.Entries = append(out.Entries, map[string]string{"EventId": "e-1"})
+		entries = append(entries, map[string]string{"EventId": "e-1"})
 	}
-	answer(w, out)
+	answer(w, map[string]any{"FailedEntryCount": failed, "Entries": entries})
 }
 
 // check is what EventBridge says of an entry by itself.
@@ -175,13 +180,20 @@ func (e Event) size() int {
 }
 
 func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	_ = json.NewEncoder(w).Encode(v)
+	send(w, http.StatusOK, v)
 }
 
 func fail(w http.ResponseWriter, status int, code, message string) {
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	w.Header().Set("X-Amzn-ErrorType", code)
+	send(w, status, map[string]string{"__type": code, "message": message})
+}
+
+func send(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(err.Error())
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"__type": code, "message": message})
+	_, _ = w.Write(body)
 }

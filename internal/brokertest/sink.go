@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 )
 
 // Sink is a server that answers every SendMessageBatch at once, or after a fixed time, and forgets the messages: for
@@ -33,14 +35,17 @@ func NewSink(t testing.TB, latency time.Duration) *Sink {
 func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 16<<20))
 	var in struct {
-		Entries []struct{ ID, MessageBody string }
+		Entries []struct {
+			ID          string `json:"Id"`
+			MessageBody string `json:"MessageBody"`
+		} `json:"Entries"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil || len(in.Entries) == 0 {
 		answer(w, map[string]map[string]string{"Attributes": {}}) // GetQueueAttributes
 		return
 	}
 	if s.latency > 0 {
-		time.Sleep(s.latency)
+		_ = clock.System().Sleep(r.Context(), s.latency)
 	}
 	out := make([]map[string]string, len(in.Entries))
 	for i, e := range in.Entries {

@@ -81,7 +81,7 @@ func New(ctx context.Context, client Client, bus, source string, opts ...Option)
 		return nil, errors.New("eventbridgeoutbox: the client is nil")
 	}
 	if source == "" || utf8.RuneCountInString(source) > maxSource || strings.HasPrefix(source, "aws.") {
-		return nil, fmt.Errorf("eventbridgeoutbox: the source %q: 1 to %d characters, not starting with aws.", source, maxSource)
+		return nil, fmt.Errorf("eventbridgeoutbox: the source %q must have 1 to %d characters and not start with the prefix aws", source, maxSource)
 	}
 	p := &Publisher{
 		client: client, source: source, encode: outbox.Envelope,

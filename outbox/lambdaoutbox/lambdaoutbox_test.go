@@ -137,7 +137,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestWhatLambdaCannotTakeIsRefusedHere(t *testing.T) {
-	s, p := server(t, "", lambdaoutbox.WithFunction("orders", "notify"))
+	_, p := server(t, "", lambdaoutbox.WithFunction("orders", "notify"))
 	res, err := p.Publish(t.Context(), []outbox.Message{
 		brokertest.Message(t, "huge", 0, outbox.Message{Body: []byte(strings.Repeat("x", 1<<20))}),
 		brokertest.Message(t, "topic", 0, outbox.Message{Topic: "unknown"}),
@@ -148,8 +148,8 @@ func TestWhatLambdaCannotTakeIsRefusedHere(t *testing.T) {
 		outbox.Plain, // has attributes
 		func(outbox.Message) (outbox.Encoded, error) { return outbox.Encoded{Body: []byte("no JSON")}, nil },
 	} {
-		s, p = server(t, "notify", lambdaoutbox.WithEncoder(enc))
-		res, err = p.Publish(t.Context(), []outbox.Message{brokertest.Message(t, "a", 0, outbox.Message{})})
+		s, p := server(t, "notify", lambdaoutbox.WithEncoder(enc))
+		res, err := p.Publish(t.Context(), []outbox.Message{brokertest.Message(t, "a", 0, outbox.Message{})})
 		require.NoError(t, err)
 		assert.True(t, res[0].Refused)
 		assert.Empty(t, s.Invocations())

@@ -172,7 +172,7 @@ func (p *Publisher) send(ctx context.Context, arn string, batch []entry) ([]*dis
 	in := &sns.PublishBatchInput{TopicArn: aws.String(arn), PublishBatchRequestEntries: make([]types.PublishBatchRequestEntry, len(batch))}
 	for i, e := range batch {
 		in.PublishBatchRequestEntries[i] = e.Payload
-		in.PublishBatchRequestEntries[i].Id = aws.String(strconv.Itoa(i))
+		in.PublishBatchRequestEntries[i].Id = aws.String(dispatch.Name(i))
 	}
 	out, err := p.client.PublishBatch(ctx, in)
 	if err != nil {
@@ -181,23 +181,16 @@ func (p *Publisher) send(ctx context.Context, arn string, batch []entry) ([]*dis
 			Refused: awserr.Refused(err), Target: awserr.Target(err),
 		}
 	}
-	failures := make([]*dispatch.Failure, len(batch))
-	for i := range failures {
-		failures[i] = &dispatch.Failure{Err: errors.New("snsoutbox: SNS gave no answer for the message")}
-	}
+	answers := dispatch.NewAnswers(len(batch), errors.New("snsoutbox: SNS gave no answer for the message"))
 	for _, ok := range out.Successful {
-		if i, err := strconv.Atoi(aws.ToString(ok.Id)); err == nil && i >= 0 && i < len(batch) {
-			failures[i] = nil
-		}
+		answers.Set(aws.ToString(ok.Id), nil)
 	}
 	for _, bad := range out.Failed {
-		if i, err := strconv.Atoi(aws.ToString(bad.Id)); err == nil && i >= 0 && i < len(batch) {
-			code := aws.ToString(bad.Code)
-			failures[i] = &dispatch.Failure{
-				Err:     fmt.Errorf("snsoutbox: %s: %s: %s", arn, code, aws.ToString(bad.Message)),
-				Refused: awserr.RefusedEntry(code, bad.SenderFault),
-			}
-		}
+		code := aws.ToString(bad.Code)
+		answers.Set(aws.ToString(bad.Id), &dispatch.Failure{
+			Err:     fmt.Errorf("snsoutbox: %s: %s: %s", arn, code, aws.ToString(bad.Message)),
+			Refused: awserr.RefusedEntry(code, bad.SenderFault),
+		})
 	}
-	return failures, nil
+	return answers, nil
 }

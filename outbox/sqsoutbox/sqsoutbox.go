@@ -176,29 +176,22 @@ func (p *Publisher) send(ctx context.Context, url string, batch []entry) ([]*dis
 	in := &sqs.SendMessageBatchInput{QueueUrl: aws.String(url), Entries: make([]types.SendMessageBatchRequestEntry, len(batch))}
 	for i, e := range batch {
 		in.Entries[i] = e.Payload
-		in.Entries[i].Id = aws.String(strconv.Itoa(i))
+		in.Entries[i].Id = aws.String(dispatch.Name(i))
 	}
 	out, err := p.client.SendMessageBatch(ctx, in)
 	if err != nil {
 		return nil, &dispatch.Failure{Err: fmt.Errorf("sqsoutbox: send to %s: %w", url, err), Refused: awserr.Refused(err), Target: awserr.Target(err)}
 	}
-	failures := make([]*dispatch.Failure, len(batch))
-	for i := range failures {
-		failures[i] = &dispatch.Failure{Err: errors.New("sqsoutbox: SQS gave no answer for the message")}
-	}
+	answers := dispatch.NewAnswers(len(batch), errors.New("sqsoutbox: SQS gave no answer for the message"))
 	for _, ok := range out.Successful {
-		if i, err := strconv.Atoi(aws.ToString(ok.Id)); err == nil && i >= 0 && i < len(batch) {
-			failures[i] = nil
-		}
+		answers.Set(aws.ToString(ok.Id), nil)
 	}
 	for _, bad := range out.Failed {
-		if i, err := strconv.Atoi(aws.ToString(bad.Id)); err == nil && i >= 0 && i < len(batch) {
-			code := aws.ToString(bad.Code)
-			failures[i] = &dispatch.Failure{
-				Err:     fmt.Errorf("sqsoutbox: %s: %s: %s", url, code, aws.ToString(bad.Message)),
-				Refused: awserr.RefusedEntry(code, bad.SenderFault),
-			}
-		}
+		code := aws.ToString(bad.Code)
+		answers.Set(aws.ToString(bad.Id), &dispatch.Failure{
+			Err:     fmt.Errorf("sqsoutbox: %s: %s: %s", url, code, aws.ToString(bad.Message)),
+			Refused: awserr.RefusedEntry(code, bad.SenderFault),
+		})
 	}
-	return failures, nil
+	return answers, nil
 }

@@ -44,8 +44,8 @@ type optionFunc func(*Publisher)
 func (f optionFunc) apply(p *Publisher) { f(p) }
 
 // WithURL sends messages of a topic to this URL.
-func WithURL(topic, url string) Option {
-	return optionFunc(func(p *Publisher) { p.routes.ByTopic[topic] = url })
+func WithURL(topic, target string) Option {
+	return optionFunc(func(p *Publisher) { p.routes.ByTopic[topic] = target })
 }
 
 // WithClient sets the HTTP client. The default one waits at most 15 s for an answer. Redirects are not followed, whatever

@@ -59,7 +59,7 @@ func Make(e outbox.Encoded) (Text, error) {
 			continue
 		}
 		if !validName(name) {
-			return Text{}, fmt.Errorf("%w: attribute %q: a name has 1 to 256 of A-Z a-z 0-9 _ - and single dots inside, and does not start with AWS. or Amazon.",
+			return Text{}, fmt.Errorf("%w: attribute %q: a name has 1 to 256 of A-Z a-z 0-9 _ - and single dots inside, and starts with neither AWS. nor Amazon. as a prefix",
 				outbox.ErrInvalidMessage, name)
 		}
 		if !text(value) {

@@ -289,3 +289,13 @@ func TestRoutes(t *testing.T) {
 	_, err = dispatch.Routes{ByTopic: map[string]string{"a": "x"}}.Target("other")
 	require.ErrorIs(t, err, dispatch.ErrNoTarget)
 }
+
+func TestAnswers(t *testing.T) {
+	a := dispatch.NewAnswers(3, errBad)
+	a.Set(dispatch.Name(1), nil)
+	a.Set(dispatch.Name(2), &dispatch.Failure{Refused: true})
+	for _, name := range []string{"", "x", "3", "-1"} {
+		a.Set(name, nil)
+	}
+	assert.Equal(t, dispatch.Answers{{Err: errBad}, nil, {Refused: true}}, a)
+}
