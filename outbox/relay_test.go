@@ -55,6 +55,7 @@ func TestDrainSendsInOrderAndLetsTheRecordExpire(t *testing.T) {
 		for i := range got {
 			assert.Equal(t, key, got[i].Key, "the run's key stands in for the ordering key")
 			assert.Equal(t, want[i].Bytes(), got[i].Bytes())
+			assert.True(t, want[i].Time.Equal(got[i].Time), "the store keeps the message's time")
 		}
 		rec, err = store.Get(t.Context(), key)
 		require.NoError(t, err)
