@@ -193,6 +193,9 @@ func (h *holder) send(ctx context.Context, edit func(*state.Change), applied fun
 	ch := h.change()
 	made := h.made
 	edit(ch)
+	for i := range ch.Messages {
+		ch.Messages[i].Time = ch.UpdatedAt
+	}
 	err := h.commit(ctx, ch, made)
 	if ch.Claim != nil && errors.Is(err, errClaimTaken) {
 		ch.Claim = nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 )
 
@@ -28,4 +30,52 @@ func WithRelay(r Relay) Option {
 		c.relay = r
 		return nil
 	})
+}
+
+// deliver hands the run's messages to the relay, if the closing write has claimed them for it.
+func (h *holder) deliver(ctx context.Context) {
+	box := h.rec.Outbox
+	if len(box.Messages) == 0 {
+		return
+	}
+	if h.e.relay == nil {
+		h.e.toldRelay.Do(func() {
+			h.e.log.Warn("messages_without_relay", zap.String("key", h.runKey),
+				zap.String("hint", "messages are stored and due, but this orchestrator has no WithRelay; run an outbox.Relay on the store"))
+		})
+		return
+	}
+	if box.Token == "" || !h.rec.Status.Ended() {
+		return
+	}
+	send := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		send, cancel = context.WithDeadline(send, deadline)
+		defer cancel()
+	}
+	b := outbox.Batch{RunKey: h.runKey, Token: box.Token, Messages: h.unsent(send)}
+	if len(b.Messages) == 0 {
+		return
+	}
+	if err := h.e.relay.Deliver(send, b, h.claimed+h.e.relay.Lease()-h.e.clk.Mono()); err != nil {
+		h.e.log.Warn("relay_failed", zap.String("key", h.runKey), zap.Error(err))
+	}
+}
+
+// seenByLoops is the age of a message from which a relay's loop may well have sent it before the closing write.
+const seenByLoops = time.Second
+
+// unsent are the messages that the closing write has claimed. What this holder knows of them may be old: a relay's loop
+// sends the messages of a step while the next steps run. Then the record is read, so that they are not sent twice.
+func (h *holder) unsent(ctx context.Context) []outbox.Message {
+	box := h.rec.Outbox
+	if h.rec.UpdatedAt.Sub(box.Messages[0].Time) < seenByLoops {
+		return box.Sendable()
+	}
+	rec, err := h.e.store.Get(ctx, h.runKey)
+	if err != nil || rec.Outbox.Token != box.Token {
+		return nil // a loop sends them
+	}
+	return rec.Outbox.Sendable()
 }

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
@@ -95,33 +94,5 @@ func (h *holder) report(ctx context.Context, err error) {
 	default:
 		log(e.log.Warn, "run_interrupted")
 		e.tellRun(ctx, l.RunInterrupted, ev)
-	}
-}
-
-// deliver hands the run's messages to the relay, if the closing write has claimed them for it.
-func (h *holder) deliver(ctx context.Context) {
-	box := h.rec.Outbox
-	if len(box.Messages) == 0 {
-		return
-	}
-	if h.e.relay == nil {
-		h.e.toldRelay.Do(func() {
-			h.e.log.Warn("messages_without_relay", zap.String("key", h.runKey),
-				zap.String("hint", "messages are stored and due, but this orchestrator has no WithRelay; run an outbox.Relay on the store"))
-		})
-		return
-	}
-	if box.Token == "" || !h.rec.Status.Ended() {
-		return
-	}
-	b := outbox.Batch{RunKey: h.runKey, Token: box.Token, Messages: box.Sendable()}
-	send := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		send, cancel = context.WithDeadline(send, deadline)
-		defer cancel()
-	}
-	if err := h.e.relay.Deliver(send, b, h.claimed+h.e.relay.Lease()-h.e.clk.Mono()); err != nil {
-		h.e.log.Warn("relay_failed", zap.String("key", h.runKey), zap.Error(err))
 	}
 }
