@@ -176,8 +176,6 @@ func (s *Store) settle(ctx context.Context, h *header, it item) error {
 	e.remove("#os")
 	e.where("#s=" + e.value(":s", str(string(h.rec.Status))))
 	e.name("#s", n.Status)
-	e.where("#v=" + e.value(":v", num(h.rec.Revision)))
-	e.name("#v", n.Revision)
 	e.where("size(" + e.name("#ob", n.Outbox) + ")=" + e.value(":keys", num(int64(keys))))
 	if h.rec.Settle(s.clock.Now()) {
 		e.set(e.name("#e", n.Expiration), e.value(":e", num(h.rec.ExpiresAt.Unix())))

@@ -1,6 +1,7 @@
 package dynamostore_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/internal/dynamotest"
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
-	"github.com/tsuzuki-go/tsuzuki/state/dynamostore"
 )
 
 // reverse is the change with which an operator has a completed run undone.
@@ -150,124 +150,6 @@ func TestSiblingsExpireAYearAfterTheRetention(t *testing.T) {
 	}
 }
 
-// A payload whose sibling is gone is told, where the run still needs it; the record comes all the same.
-func TestLostPayloads(t *testing.T) {
-	p := dynamotest.Start(t, true)
-	s := newStore(t, p)
-	r := newCostlyRun(2, 1000, 2000)
-	r.create(t, s)
-	r.commit(t, s, r.step(0))
-	remove(t, p, s, r.Key, "/input/"+padded("w0", idLength))
-
-	got, err := s.Get(t.Context(), r.Key)
-	require.ErrorIs(t, err, state.ErrCorrupt)
-	require.ErrorContains(t, err, "the input is lost")
-	require.NotNil(t, got)
-	assert.Nil(t, got.Input)
-	assert.Equal(t, r.Steps, got.Steps)
-	existing, err := s.Create(t.Context(), newCostlyRun(2, 1000, 2000).Record)
-	require.ErrorIs(t, err, state.ErrCorrupt)
-	assert.Equal(t, got, existing)
-	page, err := s.List(t.Context(), state.Query{})
-	require.NoError(t, err, "one run's loss must not keep the others from being listed")
-	assert.Equal(t, []*state.Record{got}, page.Records)
-
-	last := r.step(1)
-	last.Response = jsonOf(3000)
-	r.commit(t, s, last)
-	got, err = s.Get(t.Context(), r.Key)
-	require.NoError(t, err, "an ended run answers without its input")
-	assert.Equal(t, r.Response, got.Response)
-	remove(t, p, s, r.Key, "/response/"+last.WriteID)
-	_, err = s.Get(t.Context(), r.Key)
-	require.ErrorContains(t, err, "the result is lost")
-}
-
-// Between the reading of the header and that of the siblings, a relay sends the message whose body is one of them.
-func TestAReaderIsNotMisledByABodyThatIsSentMeanwhile(t *testing.T) {
-	p := dynamotest.Start(t, true)
-	s := newStore(t, p)
-	r := claimedAndEnded(t, s)
-	relay := another(t, p, s)
-	meanwhile := p.BreakOnce(nil, func(q dynamotest.Request) bool {
-		if q.Operation != "BatchGetItem" {
-			return false
-		}
-		p.Break(nil)
-		assert.NoError(t, relay.Sent(t.Context(), batchOf(r), all(batchOf(r))))
-		return true
-	})
-	got, err := s.Get(t.Context(), r.Key)
-	require.NoError(t, err)
-	require.True(t, meanwhile())
-	require.NoError(t, r.Outbox.Sent(batchOf(r), all(batchOf(r))))
-	r.ExpiresAt = anExpiry
-	same(t, r, got)
-	assert.Equal(t, []string{"run"}, parts(t, p, s, r.Key), "the body has gone with its message")
-}
-
-func TestRecordsOfANewerVersionAreLeftAlone(t *testing.T) {
-	eachServer(t, func(t *testing.T, p *dynamotest.Proxy) {
-		s := newStore(t, p)
-		r := emitting(t, s)
-		edit(t, p, s, r.Key, "record_version", &types.AttributeValueMemberN{Value: "2"})
-		_, err := s.Get(t.Context(), r.Key)
-		require.ErrorIs(t, err, state.ErrNewerRecord)
-		_, err = s.Create(t.Context(), newCostlyRun(1, 100, 60).Record)
-		require.ErrorIs(t, err, state.ErrNewerRecord)
-		require.ErrorIs(t, s.RequestCancel(t.Context(), r.Key, state.CancelRequest{}), state.ErrNewerRecord)
-		page, err := s.List(t.Context(), state.Query{})
-		require.NoError(t, err)
-		assert.Empty(t, page.Records)
-		batches, err := s.Claim(t.Context(), 10, time.Minute)
-		require.NoError(t, err)
-		assert.Empty(t, batches)
-	})
-}
-
-func TestRecordsThatCantBeReadAreToldOf(t *testing.T) {
-	p := dynamotest.Start(t, true)
-	s := newStore(t, p)
-	bad := newCostlyRun(1, 100, 60)
-	bad.Key = "t#o#bad"
-	bad.create(t, s)
-	good := emitting(t, s)
-	for attribute, v := range map[string]types.AttributeValue{
-		"steps": &types.AttributeValueMemberS{Value: "none"}, "status": &types.AttributeValueMemberS{Value: "DANCING"},
-		"revision": &types.AttributeValueMemberN{Value: "1.5"}, "plan": &types.AttributeValueMemberS{Value: "a%"},
-		"failure": &types.AttributeValueMemberS{Value: "no JSON"}, "audit": &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberN{Value: "1"}}},
-		"outbox": &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"/a/0": &types.AttributeValueMemberS{Value: "?"}}},
-	} {
-		t.Run(attribute, func(t *testing.T) {
-			before := items(t, p, s, bad.Key)["run"][attribute]
-			edit(t, p, s, bad.Key, attribute, v)
-			_, err := s.Get(t.Context(), bad.Key)
-			require.ErrorIs(t, err, state.ErrCorrupt)
-			_, err = s.List(t.Context(), state.Query{})
-			require.ErrorIs(t, err, state.ErrCorrupt)
-			require.ErrorContains(t, err, bad.Key)
-
-			told := 0
-			patient := another(t, p, s, dynamostore.WithUnreadable(func(key string, err error) {
-				told++
-				assert.Equal(t, bad.Key, key)
-				assert.ErrorIs(t, err, state.ErrCorrupt)
-			}))
-			page, err := patient.List(t.Context(), state.Query{})
-			require.NoError(t, err)
-			require.Len(t, page.Records, 1)
-			assert.Equal(t, good.Key, page.Records[0].Key)
-			assert.Equal(t, 1, told)
-			if before != nil {
-				edit(t, p, s, bad.Key, attribute, before)
-			} else {
-				require.NoError(t, s.Delete(t.Context(), bad.Key))
-				bad.create(t, s)
-			}
-		})
-	}
-}
-
 // A store that has not seen the run before writes what another one reads.
 func TestAChangeByAStoreThatHasNotSeenTheRun(t *testing.T) {
 	eachServer(t, func(t *testing.T, p *dynamotest.Proxy) {
@@ -281,5 +163,29 @@ func TestAChangeByAStoreThatHasNotSeenTheRun(t *testing.T) {
 		assert.Zero(t, entries(t, s))
 		it := items(t, p, s, r.Key)
 		assert.NotNil(t, it["/step/1/"+padded("w2", idLength)]["expiration"], "it has looked up the retention")
+	})
+}
+
+// Between the look for the pivot and the request's own write, the plan gets a pivot, and that is done.
+func TestACancelIsNotMisledByAPlanThatGrowsMeanwhile(t *testing.T) {
+	eachServer(t, func(t *testing.T, p *dynamotest.Proxy) {
+		s := newStore(t, p)
+		other := another(t, p, s)
+		r := newCostlyRun(2, 100, 60)
+		r.create(t, s)
+		p.BreakOnce(nil, func(q dynamotest.Request) bool {
+			if q.Operation != "UpdateItem" {
+				return false
+			}
+			p.Break(nil)
+			ch := r.step(0)
+			ch.Plan, ch.Pivot = append(slices.Clone(r.Plan), "third"), "third"
+			ch.Steps = append(ch.Steps, state.StepChange{Index: 2, StepRecord: state.StepRecord{Name: "third", Status: state.StepDone, Attempts: 1}})
+			assert.NoError(t, other.Commit(t.Context(), ch))
+			assert.NoError(t, ch.Apply(r.Record))
+			return true
+		})
+		require.ErrorIs(t, s.RequestCancel(t.Context(), r.Key, state.CancelRequest{Reason: "why"}), state.ErrNotAllowed)
+		r.stored(t, s)
 	})
 }
