@@ -62,13 +62,18 @@ func (h *holder) await(ctx context.Context, run *runContext, f func() drive.Resu
 func (h *holder) bounded(ctx context.Context, run *runContext, timeout time.Duration) (context.Context, context.CancelFunc) {
 	cancelOuter := func() {}
 	if !run.deadline.IsZero() {
-		ctx, cancelOuter = context.WithDeadline(ctx, run.deadline.Add(-h.e.margin-min(h.e.margin/5, 100*time.Millisecond)))
+		ctx, cancelOuter = context.WithDeadline(ctx, h.callsEnd(run))
 	}
 	if timeout <= 0 {
 		return ctx, cancelOuter
 	}
 	ctx, cancel := h.e.clk.WithTimeout(ctx, timeout)
 	return ctx, func() { cancel(); cancelOuter() }
+}
+
+// callsEnd is when the caller's time for calls is over, if it has a deadline.
+func (h *holder) callsEnd(run *runContext) time.Time {
+	return run.deadline.Add(-h.e.margin - min(h.e.margin/5, 100*time.Millisecond))
 }
 
 // late waits for a function that goes on after its context has ended: one more lease, which is renewed meanwhile, and at

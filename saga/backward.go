@@ -79,7 +79,7 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 		if class.delayed {
 			class.wait = class.delay
 		}
-		if n >= policy.PerRun || !h.maySleep(u.run, class.wait) || context.Cause(u.run) != nil {
+		if n >= policy.PerRun || !h.maySleep(u.run, class) || context.Cause(u.run) != nil {
 			return u.rest(w, class, err)
 		}
 		h.e.tellStep(u.run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.UndoAttempts, Wait: class.wait, Err: err})

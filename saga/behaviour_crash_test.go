@@ -209,7 +209,7 @@ func TestADeathWhileWaitingToTryAgain(t *testing.T) {
 		d.declare = retryOften
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		first := newSaga(t, d.of(five), &mortal{Store: open(), dieAt: 3}, saga.WithClock(&mine),
+		first := newSaga(t, d.of(five), &mortal{Store: open(), dieAt: 4}, saga.WithClock(&mine),
 			saga.WithListener(saga.Listener{StepRetried: func(context.Context, saga.StepEvent) { close(waiting) }}))
 		ended := make(chan error, 1)
 		go func() { _, err := first.Run(ctx, theKey, theOrder); ended <- err }()

@@ -61,11 +61,11 @@ func (h *holder) step(run *runContext, i int) error {
 		}
 		// transient: the attempt is unknown
 		class := classify(err)
+		if cause := h.timeUp(run); cause != nil { // whatever it has returned, it was told to stop
+			return h.interrupt(run, w, class, fmt.Errorf("%w: %w", cause, err))
+		}
 		if w.s.MaxAttempts > 0 && w.rec.Attempts >= w.s.MaxAttempts {
 			return h.failProbing(run, w, h.codeOr(err, CodeMaxAttempts), err)
-		}
-		if cause := context.Cause(run); cause != nil {
-			return h.interrupt(run, w, class, fmt.Errorf("%w: %w", cause, err))
 		}
 		if waits == nil {
 			waits = newBackOff(policy)
@@ -74,15 +74,38 @@ func (h *holder) step(run *runContext, i int) error {
 		if class.delayed {
 			class.wait = class.delay
 		}
-		wait := class.wait
-		if n >= policy.PerRun || !h.maySleep(run, wait) {
+		if n >= policy.PerRun || !h.maySleep(run, class) {
 			return h.interrupt(run, w, class, err)
 		}
-		h.e.tellStep(run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.Attempts, Wait: wait, Err: err})
-		if h.e.clk.Sleep(run, wait) != nil {
+		if err := h.noteAttempt(run, w); err != nil || h.rec.Status != state.StatusInProgress {
+			return err
+		}
+		h.e.tellStep(run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.Attempts, Wait: class.wait, Err: err})
+		if h.e.clk.Sleep(run, class.wait) != nil {
 			return h.interrupt(run, w, class, err)
 		}
 	}
+}
+
+// noteAttempt records a failed attempt before the next one, so that whoever takes over has missed one at most. It is as
+// well when there is no room for it.
+func (h *holder) noteAttempt(run *runContext, w *stepWork) error {
+	err := h.forwardWrite(run, func(ch *state.Change) { ch.Steps = append(ch.Steps, w.change()) })
+	if errors.Is(err, state.ErrTooLarge) {
+		return nil
+	}
+	return err
+}
+
+// timeUp is why the caller's time for calls is over; nil: it isn't.
+func (h *holder) timeUp(run *runContext) error {
+	if cause := context.Cause(run); cause != nil {
+		return cause
+	}
+	if !run.deadline.IsZero() && !time.Now().Before(h.callsEnd(run)) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // before makes sure that an attempt may start. over means that the run has rested or turned round, or that the step is
@@ -118,20 +141,37 @@ func (h *holder) before(run *runContext, w *stepWork) (over bool, err error) {
 
 // ready is whether there is time: the caller's, and the lease's.
 func (h *holder) ready(run *runContext, w *stepWork) (over bool, err error) {
-	if cause := context.Cause(run); cause != nil {
-		return true, h.interrupt(run, w, errorClass{}, cause)
-	}
-	if late := h.tooLate(run, w.s.Timeout); late != nil {
-		return true, h.interrupt(run, w, errorClass{}, late)
+	if why := h.noTime(run, w); why != nil {
+		return true, h.interrupt(run, w, errorClass{}, why)
 	}
 	if w.s.AtMostOnce && w.rec.Status == state.StepPending {
-		return h.markStarted(run, w)
+		unmarked := w.rec
+		if over, err := h.markStarted(run, w); over || err != nil {
+			return over, err
+		}
+		why := h.noTime(run, w)
+		if why == nil && h.leaseLeft() <= 0 {
+			why = errLeaseOver
+		}
+		if why == nil {
+			return false, nil
+		}
+		w.rec = unmarked // the answer to the mark has come too late for the call
+		return true, h.interrupt(run, w, errorClass{}, why)
 	}
 	if h.leaseLeft() <= 0 {
 		err := h.forwardWrite(run, func(ch *state.Change) { ch.Steps = []state.StepChange{w.change()} })
 		return err == nil && h.rec.Status != state.StatusInProgress, err
 	}
 	return false, nil
+}
+
+// noTime is why the caller's time doesn't allow for an attempt.
+func (h *holder) noTime(run *runContext, w *stepWork) error {
+	if cause := context.Cause(run); cause != nil {
+		return cause
+	}
+	return h.tooLate(run, w.s.Timeout)
 }
 
 // tooLate tells whether the caller's time leaves no room for a call of that timeout and the write behind it.
@@ -221,12 +261,13 @@ func (h *holder) markStarted(run *runContext, w *stepWork) (over bool, err error
 	return err != nil || h.rec.Status != state.StatusInProgress, err
 }
 
-// maySleep tells whether a wait ends within the caller's time, and is not so long that the run had better be laid down.
-func (h *holder) maySleep(run *runContext, wait time.Duration) bool {
-	if wait > h.e.lease {
+// maySleep tells whether a wait ends within the caller's time. A delay that a participant has asked for must also end
+// within the lease, since nobody else knows of it; otherwise the run had better be laid down until then.
+func (h *holder) maySleep(run *runContext, class errorClass) bool {
+	if class.delayed && class.wait > h.leaseLeft() {
 		return false
 	}
-	return run.deadline.IsZero() || time.Until(run.deadline) > wait+h.e.margin
+	return run.deadline.IsZero() || time.Until(run.deadline) > class.wait+h.e.margin
 }
 
 func (h *holder) pastDeadline() bool {

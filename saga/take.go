@@ -251,7 +251,7 @@ func (h *holder) extend(run *runContext, ch *state.Change) error {
 		defer func() { h.rec.Steps = h.rec.Steps[:stored] }()
 	}
 	next := h.rec.Next()
-	if next == stored || next > 0 && h.undecided(&h.rec.Steps[next-1]) {
+	if next == stored || next > 0 && h.undecided(next) {
 		skipped, trouble, err := h.skips(run, next)
 		if err != nil {
 			return h.abandoned(h.p.steps[next+len(skipped)].Name, err)
@@ -262,13 +262,18 @@ func (h *holder) extend(run *runContext, ch *state.Change) error {
 	return nil
 }
 
-// undecided tells whether the write that made the step DONE left open whether the next one is to be run: a person's, or
-// one that could not record the step's result.
-func (h *holder) undecided(s *state.StepRecord) bool {
-	if s.Status == state.StepDone && s.Output == nil {
+// undecided tells whether the write that made the step before this one DONE left open whether this one is to be run: a
+// person's, or one that could not record the result. Once a take-up has decided, and the step may have been called, it
+// stays with that.
+func (h *holder) undecided(next int) bool {
+	s, before := &h.rec.Steps[next], &h.rec.Steps[next-1]
+	if h.rec.Status != state.StatusInterrupted || s.Unknown || s.Attempts > 0 || s.Status != state.StepPending {
+		return false
+	}
+	if before.Status == state.StepDone && before.Output == nil {
 		return true
 	}
-	return slices.ContainsFunc(h.rec.Audit, func(a state.AuditEntry) bool { return a.Verb == verbMarkDone && a.Step == s.Name })
+	return slices.ContainsFunc(h.rec.Audit, func(a state.AuditEntry) bool { return a.Verb == verbMarkDone && a.Step == before.Name })
 }
 
 // own turns a refusal into success when what is stored was made by this very write, sent before.
