@@ -2,8 +2,10 @@ package sagatest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -222,4 +224,30 @@ func TestTheLabFindsTheMistakesOfUsers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The line that a failure prints repeats that run and no other.
+func TestAFailureIsRepeatedAlone(t *testing.T) {
+	wrong := func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
+		return one(steps.New("charge", effect(rec)).Compensate(func(ctx context.Context, r *purchaseRun, did steps.Outcome[string]) error {
+			return rec.Undo(ctx, r.IdempotencyKey(), did.Output)
+		}))
+	}
+	name := regexp.MustCompile(`go test -run '\^TestMine\$/\^of a kind\$' \. -sagatest\.only='([^']+)'`)
+	found := name.FindStringSubmatch(complaints(t, wrong))
+	require.NotNil(t, found)
+	only := func(what string) (string, sagatest.CrashReport) {
+		require.NoError(t, flag.Set("sagatest.only", what))
+		defer func() { require.NoError(t, flag.Set("sagatest.only", "")) }()
+		r := &tb{TB: t}
+		report := sagatest.Crash(r, wrong, purchaseKey, somePurchase)
+		return strings.Join(r.errors, "\n"), report
+	}
+	said, report := only(found[1])
+	assert.Contains(t, said, found[1])
+	assert.Contains(t, said, "Known == false")
+	assert.Equal(t, 1, report.Struck())
+	said, report = only("run/nowhere/it fails")
+	assert.Contains(t, said, "there is no such run")
+	assert.Zero(t, report.Struck())
 }
