@@ -1,29 +1,12 @@
 package sqlite
 
 import (
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/tsuzuki-go/tsuzuki/state"
-)
-
-// The columns of run_record by who sets them: a record's birth alone, or every write that rewrites a record.
-var (
-	bornColumns = []string{"idempotency_key", "operation", "version", "record_version", "retention", "payload_hash", "input", "created_at"}
-
-	laterColumns = []string{
-		"plan", "pivot", "step_count", "steps", "revision", "owner", "status", "cancel", "size", "write_id", "run", "current_step",
-		"in_progress_expiration", "not_before", "expiration", "updated_at", "ends_as", "relay", "parked", "outbox_token", "outbox_until",
-		"failure", "response_data", "outbox", "audit", "payloads",
-	}
-
-	insertRun = `INSERT INTO run_record (` + strings.Join(bornColumns, ", ") + ", " + strings.Join(laterColumns, ", ") + `) VALUES (?` +
-		strings.Repeat(", ?", len(bornColumns)+len(laterColumns)-1) + `) ON CONFLICT (idempotency_key) DO NOTHING`
-
-	updateRun = `UPDATE run_record SET ` + strings.Join(laterColumns, " = ?, ") + ` = ? WHERE id = ?`
 )
 
 // binder binds the parameters of a statement one after the other. What is not bound is NULL.
@@ -52,14 +35,17 @@ func (b *binder) time(t time.Time) {
 // second binds a time up to the next second.
 func (b *binder) second(t time.Time) {
 	b.n++
-	if t.IsZero() {
-		return
+	if !t.IsZero() {
+		b.s.BindInt64(b.n, ceilSecond(t))
 	}
+}
+
+func ceilSecond(t time.Time) int64 {
 	sec := t.Unix()
 	if t.Nanosecond() > 0 {
 		sec++
 	}
-	b.s.BindInt64(b.n, sec)
+	return sec
 }
 
 // bytes binds v as a text, NULL for nil. SQLite takes a text as it comes, whether it is UTF-8 or not.
@@ -106,7 +92,7 @@ type span struct {
 // goroutine, so that the committer has nothing left to do but to bind it.
 type encoded struct {
 	encoder
-	plan, steps, failure, cancel, outbox, audit span
+	header, log, plan, cancelled, sends, audits span
 	response, input                             []byte
 }
 
@@ -140,16 +126,21 @@ func (e *encoded) release() {
 // record encodes all of rec that can change.
 func (e *encoded) record(rec *state.Record) {
 	e.reset()
+	e.header = e.part(true, func() {
+		e.head(header{
+			writeID: rec.WriteID, currentStep: rec.CurrentStep, runs: rec.Runs, leaseUntil: rec.LeaseUntil, updatedAt: rec.UpdatedAt,
+			notBefore: rec.NotBefore, endsAs: rec.EndsAs, failure: rec.Failure,
+		})
+	})
+	e.log = e.part(true, func() { e.steps(rec.Plan, rec.Steps) })
 	e.plan = e.part(true, func() { e.texts(rec.Plan) })
-	e.steps = e.part(true, func() { e.encoder.steps(rec.Plan, rec.Steps) })
-	e.failure = e.part(rec.Failure != nil, func() { e.encoder.failure(rec.Failure) })
-	e.cancel = e.part(rec.Cancel != nil, func() { e.encoder.cancel(rec.Cancel) })
-	e.outbox = e.part(true, func() {
+	e.cancelled = e.part(rec.Cancel != nil, func() { e.cancel(rec.Cancel) })
+	e.sends = e.part(true, func() {
 		for i := range rec.Outbox.Messages {
 			e.message(&rec.Outbox.Messages[i].Message, rec.Outbox.Messages[i].Parked)
 		}
 	})
-	e.audit = e.part(len(rec.Audit) > 0, func() { e.encoder.audit(rec.Audit) })
+	e.audits = e.part(len(rec.Audit) > 0, func() { e.audit(rec.Audit) })
 	e.response = e.whole(partResponse, rec.Response)
 }
 
@@ -160,64 +151,4 @@ func (e *encoded) whole(part string, v []byte) []byte {
 	}
 	e.large = append(e.large, payload{part, v})
 	return nil
-}
-
-// later binds laterColumns.
-func (e *encoded) later(b *binder, rec *state.Record, size int, payloads bool) {
-	e.bind(b, e.plan)
-	b.text(rec.Pivot)
-	b.int(int64(len(rec.Steps)))
-	e.bind(b, e.steps)
-	b.int(rec.Revision)
-	b.text(rec.Owner)
-	b.text(string(rec.Status))
-	e.bind(b, e.cancel)
-	b.int(int64(size))
-	b.text(rec.WriteID)
-	b.int(int64(rec.Runs))
-	b.text(rec.CurrentStep)
-	b.time(rec.LeaseUntil)
-	b.time(rec.NotBefore)
-	b.second(rec.ExpiresAt)
-	b.time(rec.UpdatedAt)
-	b.text(string(rec.EndsAs))
-	b.orNull(relayOf(rec))
-	b.orOne(parked(rec))
-	b.text(rec.Outbox.Token)
-	b.time(rec.Outbox.ClaimedUntil)
-	e.bind(b, e.failure)
-	b.bytes(e.response)
-	e.bind(b, e.outbox)
-	e.bind(b, e.audit)
-	b.flag(payloads)
-}
-
-// orOne binds 1 or NULL: a column whose index holds the ones alone.
-func (b *binder) orOne(v bool) {
-	b.n++
-	if v {
-		b.s.BindInt64(b.n, 1)
-	}
-}
-
-// relayOf is the column relay; empty for NULL.
-func relayOf(r *state.Record) string {
-	switch {
-	case len(r.Outbox.Messages) > 0 && r.Outbox.Messages[0].Parked == "":
-		return relaySend
-	case len(r.Outbox.Messages) > 0:
-		return relayHeld
-	case r.Status.Ended() && r.ExpiresAt.IsZero() && r.Retention > 0:
-		return relaySettle
-	}
-	return ""
-}
-
-func parked(r *state.Record) bool {
-	for i := range r.Outbox.Messages {
-		if r.Outbox.Messages[i].Parked != "" {
-			return true
-		}
-	}
-	return false
 }

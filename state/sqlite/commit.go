@@ -2,8 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"math"
-	"strings"
+	"slices"
 	"sync"
 
 	"zombiezen.com/go/sqlite"
@@ -11,52 +10,46 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// A change that is made often is one statement whose WHERE is the fence; when it changes nothing, or for any other change,
-// the record is read and the change applied to it, which also tells who was in the way.
+// A change that is made often, to a run that is known, is one statement whose WHERE is the fence. When it changes nothing,
+// and for any other change, the record is read and the change applied to it as package state defines it, which also tells
+// who was in the way.
+//
+// The statement to use is a sum of these.
 const (
-	commitStays = 0 // the status and the owner stay as they are: a step recorded, a lease renewed
-	commitMoves = 1 // the status, and whatever else there is, may change
-	// commitSends is added when there are messages.
-	commitSends = 2
-	// commitReads: none of them will do.
-	commitReads = 4
+	fromCompensating = 1 << iota // the run goes backwards; otherwise it is IN_PROGRESS
+	orCancelled                  // a cancel request doesn't matter
+	moves                        // the status changes, and with it whatever else may change
+	statements
 )
 
-var commitStatements = [4]string{
-	commitStays:               commitSQL(false, false),
-	commitMoves:               commitSQL(true, false),
-	commitStays + commitSends: commitSQL(false, true),
-	commitMoves + commitSends: commitSQL(true, true),
+// byReading stands for none of the statements.
+const byReading = -1
+
+var commitStatements = [statements]string{
+	commitSQL(0), commitSQL(1), commitSQL(2), commitSQL(3), commitSQL(4), commitSQL(5), commitSQL(6), commitSQL(7),
 }
 
-// commitSQL leaves out what does not change, so that no index is touched: a column in SET costs its indexes an update,
-// whether it changes or not. What the general path checks through Change.Check is here in the WHERE.
-func commitSQL(moves, sends bool) string {
-	set := []string{
-		"revision = ?3 + 1", "write_id = ?7", "run = ?8", "current_step = ?9", "in_progress_expiration = ?10", "not_before = ?11",
-		"updated_at = ?12", "ends_as = ?13", "failure = ?14", "steps = steps || ?15", "size = size + ?16", "payloads = payloads | ?17",
+// commitSQL sets no more than what changes: a column in SET costs its indexes an update, whether it changes or not.
+func commitSQL(how int) string {
+	set := "revision = ?4 + 1, head = ?5, steps = steps || ?6"
+	where := "id = ?1 AND idempotency_key = ?2 AND owner = ?3 AND revision = ?4"
+	from := state.StatusInProgress
+	if how&fromCompensating != 0 {
+		from = state.StatusCompensating
 	}
-	where := "idempotency_key = ?1 AND owner = ?2 AND revision = ?3 AND status = ?4 AND (cancel IS NULL OR ?5 = 0)" +
-		" AND step_count > ?6 AND size + ?16 <= ?18"
-	relay := ""
-	if moves {
-		set = append(set, "status = ?19", "owner = ?20", "expiration = ?21", "response_data = CASE WHEN ?26 THEN ?22 ELSE response_data END",
-			"outbox_token = coalesce(?23, outbox_token)", "outbox_until = CASE WHEN ?23 IS NULL THEN outbox_until ELSE ?24 END")
-		where += " AND (?21 IS NULL OR outbox = '') AND (?23 IS NULL OR outbox_token = '' OR outbox_until IS NULL OR outbox_until <= ?12)"
-		relay = "CASE WHEN outbox <> '' THEN relay WHEN ?25 AND ?21 IS NULL AND retention > 0 THEN '" + relaySettle + "' END"
+	where += " AND status = '" + string(from) + "'"
+	if how&orCancelled == 0 {
+		where += " AND cancel IS NULL"
 	}
-	if sends {
-		set = append(set, "outbox = outbox || ?27")
-		relay = "coalesce(relay, '" + relaySend + "')"
+	if how&moves != 0 {
+		set += ", status = ?7, owner = ?8, expiration = ?9, response_data = CASE WHEN ?10 THEN ?11 ELSE response_data END"
+		where += " AND (?9 IS NULL OR NOT EXISTS (SELECT 1 FROM run_outbox o WHERE o.id = ?1 AND o.messages <> ''))"
 	}
-	if relay != "" {
-		set = append(set, "relay = "+relay)
-	}
-	return "UPDATE run_record SET " + strings.Join(set, ", ") + " WHERE " + where
+	return "UPDATE run_record SET " + set + " WHERE " + where
 }
 
-// comesFrom is the status from which a change to each status most often comes.
-var comesFrom = map[state.Status]state.Status{
+// usuallyFrom is the status from which a change to each status most often comes.
+var usuallyFrom = map[state.Status]state.Status{
 	state.StatusInProgress: state.StatusInProgress, state.StatusCompensating: state.StatusCompensating,
 	state.StatusCompleted: state.StatusInProgress, state.StatusInterrupted: state.StatusInProgress,
 	state.StatusFailed: state.StatusCompensating, state.StatusReversed: state.StatusCompensating, state.StatusBlocked: state.StatusInProgress,
@@ -68,11 +61,10 @@ const compactEvery = 64
 // commitTask is a Commit on its way through the committer.
 type commitTask struct {
 	job
-	enc     encoded
-	ch      *state.Change
-	how     int
-	growth  int
-	maxStep int
+	enc   encoded
+	ch    *state.Change
+	how   int
+	known known // before the write; after it, once apply has been called without trouble
 }
 
 var commitTasks = sync.Pool{New: func() any {
@@ -84,37 +76,49 @@ var commitTasks = sync.Pool{New: func() any {
 // Commit makes the change; see [state.Store].
 func (s *Store) Commit(ctx context.Context, ch *state.Change) error {
 	t := commitTasks.Get().(*commitTask)
-	t.state.Store(jobWaits)
-	t.prepare(ch)
+	t.prepare(ch, s)
 	left, err := s.queue.do(ctx, &t.job)
-	if !left {
-		t.ch, t.answer = nil, nil
-		t.enc.release()
-		commitTasks.Put(t)
+	if left {
+		return s.failed("Commit", ch.Key, err)
 	}
+	k := t.known
+	t.ch, t.known = nil, known{}
+	t.enc.release()
+	commitTasks.Put(t)
 	if err != nil {
 		return s.failed("Commit", ch.Key, err)
 	}
+	s.memory.keep(ch.Key, k)
 	return nil
 }
 
-func (t *commitTask) prepare(ch *state.Change) {
-	t.ch, t.growth = ch, ch.Growth()
-	t.size = t.growth
-	if t.how = howTo(ch); t.how == commitReads {
+// prepare chooses the statement and encodes what goes into it.
+func (t *commitTask) prepare(ch *state.Change, s *Store) {
+	t.ch, t.how = ch, byReading
+	t.size = ch.Growth()
+	t.enc.reset()
+	k, ok := s.memory.at(ch.Key, ch.IfOwner, ch.IfRevision)
+	if !ok || s.maxRecord > 0 && k.size+t.size > s.maxRecord || !plain(ch, k.steps) {
+		return
+	}
+	t.known = k
+	t.how = statementFor(ch)
+	if t.how == byReading {
 		return
 	}
 	e := &t.enc
-	e.reset()
-	t.maxStep = -1
-	e.steps = e.part(true, func() {
+	e.header = e.part(true, func() {
+		e.head(header{
+			writeID: ch.WriteID, currentStep: ch.CurrentStep, runs: ch.Runs, leaseUntil: ch.LeaseUntil, updatedAt: ch.UpdatedAt,
+			notBefore: ch.NotBefore, endsAs: ch.EndsAs, failure: ch.Failure,
+		})
+	})
+	e.log = e.part(true, func() {
 		for i := range ch.Steps {
-			e.step(ch.Steps[i].Index, &ch.Steps[i].StepRecord)
-			t.maxStep = max(t.maxStep, ch.Steps[i].Index)
+			e.step(ch.Steps[i].Index, &ch.Steps[i].StepRecord, k.plan)
 		}
 	})
-	e.failure = e.part(ch.Failure != nil, func() { e.encoder.failure(ch.Failure) })
-	e.outbox = e.part(true, func() {
+	e.sends = e.part(true, func() {
 		for i := range ch.Messages {
 			e.message(&ch.Messages[i], "")
 		}
@@ -122,110 +126,105 @@ func (t *commitTask) prepare(ch *state.Change) {
 	e.response = e.whole(partResponse, ch.Response)
 }
 
-// howTo chooses the statement.
-func howTo(ch *state.Change) int {
-	if ch.Plan != nil || ch.DropCancel || len(ch.Audit) > 0 || ch.IfRevision%compactEvery == compactEvery-1 {
-		return commitReads
+// plain tells whether the change touches nothing beyond run_record, but for messages and long payloads.
+func plain(ch *state.Change, steps int) bool {
+	if ch.Plan != nil || ch.DropCancel || ch.Claim != nil || len(ch.Audit) > 0 || ch.IfRevision%compactEvery == compactEvery-1 {
+		return false
 	}
 	for i := range ch.Steps {
-		if ch.Steps[i].Index < 0 {
-			return commitReads
+		if ch.Steps[i].Index < 0 || ch.Steps[i].Index >= steps {
+			return false
 		}
 	}
-	from, ok := comesFrom[ch.Status]
-	if !ok {
-		return commitReads
+	return true
+}
+
+func statementFor(ch *state.Change) int {
+	from, ok := usuallyFrom[ch.Status]
+	if !ok || !ch.ExpiresAt.IsZero() && (!ch.Status.Ended() || len(ch.Messages) > 0) {
+		return byReading // a defect, which reading tells apart
 	}
-	sends := 0
-	if len(ch.Messages) > 0 {
-		sends = commitSends
+	how := 0
+	if from == state.StatusCompensating {
+		how |= fromCompensating
+	}
+	if !ch.IfNoCancel {
+		how |= orCancelled
 	}
 	switch {
-	case from == ch.Status && ch.Owner == ch.IfOwner && ch.ExpiresAt.IsZero() && ch.Response == nil && ch.Claim == nil:
-		return commitStays + sends
-	case from == ch.Status, // a take-up, which compacts
-		!ch.ExpiresAt.IsZero() && (!ch.Status.Ended() || sends > 0): // a defect, to be told apart
-		return commitReads
+	case from != ch.Status:
+		how |= moves
+	case ch.Owner != ch.IfOwner || ch.Response != nil:
+		return byReading // a take-up, which compacts, or something that doesn't happen
 	}
-	return commitMoves + sends
+	return how
 }
 
 func (t *commitTask) apply(tx *tx) (answer, err error) {
-	if t.how != commitReads {
-		s := tx.commits[t.how]
-		t.bind(s, tx.maxRecord)
-		if err := run(s); err != nil {
-			return nil, err
-		}
-		if tx.c.Changes() > 0 {
-			return nil, t.put(tx)
-		}
+	if t.how == byReading {
+		return t.read(tx)
 	}
-	return t.applyRead(tx)
+	s := tx.commits[t.how]
+	t.bind(s)
+	if err := run(s); err != nil {
+		return nil, err
+	}
+	if tx.c.Changes() == 0 {
+		return t.read(tx)
+	}
+	return nil, t.addRows(tx)
 }
 
-func (t *commitTask) bind(s *sqlite.Stmt, maxRecord int) {
+func (t *commitTask) bind(s *sqlite.Stmt) {
 	ch, e := t.ch, &t.enc
 	b := binder{s: s}
+	b.int(t.known.id)
 	b.text(ch.Key)
 	b.text(ch.IfOwner)
 	b.int(ch.IfRevision)
-	b.text(string(comesFrom[ch.Status]))
-	b.flag(ch.IfNoCancel)
-	b.int(int64(t.maxStep))
-	b.text(ch.WriteID)
-	b.int(int64(ch.Runs))
-	b.text(ch.CurrentStep)
-	b.time(ch.LeaseUntil)
-	b.time(ch.NotBefore)
-	b.time(ch.UpdatedAt)
-	b.text(string(ch.EndsAs))
-	e.bind(&b, e.failure)
-	e.bind(&b, e.steps)
-	b.int(int64(t.growth))
-	b.flag(len(e.large) > 0)
-	if maxRecord <= 0 {
-		maxRecord = math.MaxInt
-	}
-	b.int(int64(maxRecord))
-	if t.how&commitMoves != 0 {
+	e.bind(&b, e.header)
+	e.bind(&b, e.log)
+	if t.how&moves != 0 {
 		b.text(string(ch.Status))
 		b.text(ch.Owner)
 		b.second(ch.ExpiresAt)
-		b.bytes(e.response)
-		b.claim(ch.Claim)
-		b.flag(ch.Status.Ended())
 		b.flag(ch.Response != nil)
-	}
-	if t.how&commitSends != 0 {
-		b.n = 26
-		e.bind(&b, e.outbox)
+		b.bytes(e.response)
 	}
 }
 
-// claim binds a claim's token and end, or NULL twice.
-func (b *binder) claim(c *state.Claim) {
-	if c == nil {
-		b.n += 2
-		return
+// addRows writes what a change brings beyond run_record: messages, long payloads, and the wish for an expiry.
+func (t *commitTask) addRows(tx *tx) error {
+	ch, id := t.ch, t.known.id
+	if len(t.enc.large) > 0 {
+		if err := tx.put(id, t.enc.large); err != nil {
+			return err
+		}
+		if err := tx.exec(hasPayloads, func(b *binder) { b.int(id) }); err != nil {
+			return err
+		}
 	}
-	b.text(c.Token)
-	b.time(c.Until)
+	if len(ch.Messages) > 0 {
+		err := tx.exec(appendOutbox, func(b *binder) {
+			b.int(id)
+			t.enc.bind(b, t.enc.sends)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if unsettled(ch.Status, ch.ExpiresAt.IsZero(), t.known.retained) {
+		if err := tx.exec(settleLater, func(b *binder) { b.int(id) }); err != nil {
+			return err
+		}
+	}
+	t.known.owner, t.known.revision = ch.Owner, ch.IfRevision+1
+	t.known.size += t.size
+	return nil
 }
 
-func (t *commitTask) put(tx *tx) error {
-	if len(t.enc.large) == 0 {
-		return nil
-	}
-	id, err := tx.id(t.ch.Key)
-	if err != nil {
-		return err
-	}
-	return tx.put(id, t.enc.large)
-}
-
-// applyRead reads the record and makes the change as state defines it.
-func (t *commitTask) applyRead(tx *tx) (answer, err error) {
+// read reads the record and makes the change as state defines it.
+func (t *commitTask) read(tx *tx) (answer, err error) {
 	r, answer, err := tx.load(t.ch.Key)
 	if answer != nil || err != nil {
 		return answer, err
@@ -233,12 +232,17 @@ func (t *commitTask) applyRead(tx *tx) (answer, err error) {
 	if r == nil {
 		return &state.ConflictError{Key: t.ch.Key}, nil
 	}
-	payload := t.ch.Payload(r.rec)
-	if answer := t.ch.Apply(r.rec); answer != nil {
+	rec := r.rec
+	grows := t.ch.Payload(rec) > 0
+	if answer := t.ch.Apply(rec); answer != nil {
 		return answer, nil
 	}
-	if size := r.rec.Size(); tx.maxRecord > 0 && size > tx.maxRecord && payload > 0 {
+	size := rec.Size()
+	if tx.maxRecord > 0 && size > tx.maxRecord && grows {
 		return tooLarge(t.ch.Key, size, tx.maxRecord), nil
+	}
+	t.known = known{
+		id: r.id, owner: rec.Owner, revision: rec.Revision, size: size, steps: len(rec.Steps), plan: slices.Clone(rec.Plan), retained: rec.Retention > 0,
 	}
 	return nil, tx.rewrite(r)
 }

@@ -1,203 +1,310 @@
 package sqlite
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"time"
 
-	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
-
-// The stored forms of a record's parts; the encoder writes them.
-type (
-	storedStep struct {
-		Index        int              `json:"i"`
-		Name         string           `json:"name"`
-		Status       state.StepStatus `json:"status"`
-		Attempts     int              `json:"attempts"`
-		Unknown      bool             `json:"unknown"`
-		Output       json.RawMessage  `json:"output"`
-		OutputText   *string          `json:"output_text"`
-		OutputBase64 []byte           `json:"output_base64"`
-		OutputSize   *int             `json:"output_size"`
-		Error        *storedFailure   `json:"error"`
-		UndoAttempts int              `json:"undo_attempts"`
-		UndoError    *storedFailure   `json:"undo_error"`
-		StartedAt    *int64           `json:"started_at"`
-		EndedAt      *int64           `json:"ended_at"`
-	}
-
-	storedFailure struct {
-		Step      string   `json:"step"`
-		Code      string   `json:"code"`
-		Message   string   `json:"message"`
-		NotUndone []string `json:"not_undone"`
-		At        *int64   `json:"at"`
-	}
-
-	storedCancel struct {
-		Reason string `json:"reason"`
-		Actor  string `json:"actor"`
-		At     *int64 `json:"at"`
-	}
-
-	storedAudit struct {
-		Actor string `json:"actor"`
-		Verb  string `json:"verb"`
-		Step  string `json:"step"`
-		Note  string `json:"note"`
-		At    *int64 `json:"at"`
-	}
-
-	storedMessage struct {
-		ID          string            `json:"id"`
-		Topic       string            `json:"topic"`
-		Key         string            `json:"key"`
-		Type        string            `json:"type"`
-		ContentType string            `json:"content_type"`
-		Attributes  map[string]string `json:"attributes"`
-		Body        json.RawMessage   `json:"body"`
-		BodyText    *string           `json:"body_text"`
-		BodyBase64  []byte            `json:"body_base64"`
-		BodySize    *int              `json:"body_size"`
-		Time        *int64            `json:"time"`
-		Parked      string            `json:"parked"`
-	}
-)
-
-func fromMilli(ms *int64) time.Time {
-	if ms == nil {
-		return time.Time{}
-	}
-	return time.UnixMilli(*ms).UTC()
-}
-
-// decodeLog decodes a column that is a JSON array but for its brackets, each entry behind a comma.
-func decodeLog(text []byte, into any) error {
-	if len(text) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, len(text)+1)
-	b = append(append(append(b, '['), text[1:]...), ']')
-	return json.Unmarshal(b, into)
-}
-
-func (f *storedFailure) failure() *state.Failure {
-	if f == nil {
-		return nil
-	}
-	return &state.Failure{Step: f.Step, Code: f.Code, Message: f.Message, NotUndone: f.NotUndone, At: fromMilli(f.At)}
-}
 
 // parts are the payloads of a run that have rows of their own, by part.
 type parts map[string][]byte
 
 var (
-	errIndex   = errors.New("a step beyond the last")
+	errIndex   = errors.New("a step that is not in the plan")
 	errPayload = errors.New("a payload is missing or cut")
 )
 
-// value is the inverse of the encoder's.
-func (p parts) value(raw json.RawMessage, text *string, base64 []byte, size *int, part func() string) ([]byte, error) {
-	switch {
-	case size != nil:
-		data := p[part()]
-		if len(data) != *size {
-			return nil, errPayload
+// storedPayload is a payload on its way back; see the encoder's.
+type storedPayload struct {
+	raw  []byte
+	size int // of what has a row of its own; inline: it has none
+}
+
+const (
+	inline = -1
+	absent = -2 // there is not even an entry
+)
+
+// take reads the member with this name if it is one of the payload's.
+func (v *storedPayload) take(p *parser, member string) {
+	switch member {
+	case "text":
+		v.raw = []byte(p.text())
+	case "base64":
+		raw, err := base64.StdEncoding.DecodeString(p.text())
+		if err != nil {
+			p.fail()
 		}
-		return data, nil
-	case text != nil:
-		return []byte(*text), nil
-	case base64 != nil:
-		return base64, nil
+		v.raw = raw
+	case "size":
+		v.size = int(p.int())
+	default:
+		p.fail()
 	}
-	return raw, nil
+}
+
+func (v *storedPayload) whole(p parts, part func() string) ([]byte, error) {
+	if v.size < 0 {
+		return v.raw, nil
+	}
+	data := p[part()]
+	if len(data) != v.size {
+		return nil, errPayload
+	}
+	return data, nil
+}
+
+func decodeHead(text []byte, rec *state.Record) error {
+	p := parser{b: text}
+	p.expect('[')
+	rec.WriteID = p.text()
+	p.expect(',')
+	rec.Runs = int(p.int())
+	p.expect(',')
+	rec.CurrentStep = p.text()
+	p.expect(',')
+	rec.LeaseUntil = p.time()
+	p.expect(',')
+	rec.UpdatedAt = p.time()
+	if p.at(',') {
+		p.object(func(name string) {
+			switch name {
+			case "ends_as":
+				rec.EndsAs = state.Status(p.text())
+			case "not_before":
+				rec.NotBefore = p.time()
+			case "failure":
+				rec.Failure = p.failure()
+			default:
+				p.fail()
+			}
+		})
+	}
+	p.expect(']')
+	return p.err
+}
+
+func (p *parser) failure() *state.Failure {
+	f := &state.Failure{}
+	p.object(func(name string) {
+		switch name {
+		case "step":
+			f.Step = p.text()
+		case "code":
+			f.Code = p.text()
+		case "message":
+			f.Message = p.text()
+		case "not_undone":
+			f.NotUndone = p.texts()
+		case "at":
+			f.At = p.time()
+		default:
+			p.fail()
+		}
+	})
+	return f
 }
 
 // decodeSteps folds the log of steps over a plan whose steps are all pending: the last entry of a step counts.
-func decodeSteps(log []byte, plan []string, count int, p parts) ([]state.StepRecord, error) {
-	var entries []storedStep
-	if err := decodeLog(log, &entries); err != nil {
-		return nil, err
-	}
-	last := make([]*storedStep, count)
-	for i := range entries {
-		s := &entries[i]
-		if s.Index < 0 || s.Index >= count {
-			return nil, errIndex
-		}
-		last[s.Index] = s
+func decodeSteps(log []byte, plan []string, count int, large parts) ([]state.StepRecord, error) {
+	if count < 0 || count > len(plan)+len(log) {
+		return nil, errIndex
 	}
 	steps := make([]state.StepRecord, count)
-	for i, s := range last {
-		if s == nil {
-			if i >= len(plan) {
-				return nil, errIndex
-			}
+	outputs := make([]storedPayload, count)
+	for i := range steps {
+		if i < len(plan) {
 			steps[i] = state.StepRecord{Name: plan[i], Status: state.StepPending}
-			continue
+			outputs[i].size = inline
+		} else {
+			outputs[i].size = absent
 		}
-		output, err := p.value(s.Output, s.OutputText, s.OutputBase64, s.OutputSize, func() string { return partStep(i) })
-		if err != nil {
+	}
+	for p := (parser{b: log}); p.i < len(log); {
+		p.expect(',')
+		p.expect('[')
+		i := p.int()
+		if i < 0 || i >= int64(count) {
+			return nil, errIndex
+		}
+		var name string
+		if int(i) < len(plan) {
+			name = plan[i]
+		}
+		steps[i], outputs[i] = p.step(name)
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	for i := range steps {
+		if outputs[i].size == absent {
+			return nil, errIndex
+		}
+		var err error
+		if steps[i].Output, err = outputs[i].whole(large, func() string { return partStep(i) }); err != nil {
 			return nil, err
-		}
-		steps[i] = state.StepRecord{
-			Name: s.Name, Status: s.Status, Attempts: s.Attempts, Unknown: s.Unknown, Output: output,
-			Error: s.Error.failure(), UndoAttempts: s.UndoAttempts, UndoError: s.UndoError.failure(),
-			StartedAt: fromMilli(s.StartedAt), EndedAt: fromMilli(s.EndedAt),
 		}
 	}
 	return steps, nil
 }
 
-func decodeMessages(log []byte, p parts) ([]state.OutboxMessage, error) {
-	var entries []storedMessage
-	if err := decodeLog(log, &entries); err != nil {
-		return nil, err
+// step reads an entry behind its index.
+func (p *parser) step(name string) (s state.StepRecord, output storedPayload) {
+	s.Name, output.size = name, inline
+	p.expect(',')
+	s.Status = state.StepStatus(p.text())
+	p.expect(',')
+	s.Attempts = int(p.int())
+	p.expect(',')
+	s.StartedAt = p.time()
+	p.expect(',')
+	s.EndedAt = p.until(s.StartedAt)
+	p.expect(',')
+	if !p.at('0') {
+		p.rest(&s, &output)
 	}
-	messages := make([]state.OutboxMessage, 0, len(entries))
-	for i := range entries {
-		m := &entries[i]
-		body, err := p.value(m.Body, m.BodyText, m.BodyBase64, m.BodySize, func() string { return partMessage(m.ID) })
+	if p.at(',') {
+		output.raw = p.raw()
+	}
+	p.expect(']')
+	return s, output
+}
+
+// until is the inverse of the encoder's since.
+func (p *parser) until(from time.Time) time.Time {
+	if p.null() {
+		return time.Time{}
+	}
+	ms := p.int()
+	if !from.IsZero() {
+		ms += from.UnixMilli()
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (p *parser) rest(s *state.StepRecord, output *storedPayload) {
+	p.object(func(name string) {
+		switch name {
+		case "name":
+			s.Name = p.text()
+		case "unknown":
+			s.Unknown = string(p.raw()) == "true"
+		case "error":
+			s.Error = p.failure()
+		case "undo_attempts":
+			s.UndoAttempts = int(p.int())
+		case "undo_error":
+			s.UndoError = p.failure()
+		case "output_text", "output_base64", "output_size":
+			output.take(p, name[len("output_"):])
+		default:
+			p.fail()
+		}
+	})
+}
+
+func decodeMessages(log []byte, large parts) (messages []state.OutboxMessage, err error) {
+	for p := (parser{b: log}); p.i < len(log); {
+		p.expect(',')
+		m, body := p.message()
+		if p.err != nil {
+			return nil, p.err
+		}
+		data, err := body.whole(large, func() string { return partMessage(m.ID) })
 		if err != nil {
 			return nil, err
 		}
-		messages = append(messages, state.OutboxMessage{Parked: m.Parked, Message: outbox.Message{
-			ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, ContentType: m.ContentType, Attributes: m.Attributes, Body: body,
-			Time: fromMilli(m.Time),
-		}})
+		m.Body = data
+		messages = append(messages, m)
 	}
 	return messages, nil
 }
 
-func decodeFailure(text []byte) (*state.Failure, error) {
-	if text == nil {
-		return nil, nil
-	}
-	var f storedFailure
-	err := json.Unmarshal(text, &f)
-	return f.failure(), err
+func (p *parser) message() (m state.OutboxMessage, body storedPayload) {
+	body.size = inline
+	p.object(func(name string) {
+		switch name {
+		case "id":
+			m.ID = p.text()
+		case "topic":
+			m.Topic = p.text()
+		case "key":
+			m.Key = p.text()
+		case "type":
+			m.Type = p.text()
+		case "content_type":
+			m.ContentType = p.text()
+		case "attributes":
+			m.Attributes = map[string]string{}
+			p.object(func(name string) { m.Attributes[name] = p.text() })
+		case "body":
+			body.raw = p.raw()
+		case "body_text", "body_base64", "body_size":
+			body.take(p, name[len("body_"):])
+		case "time":
+			m.Time = p.time()
+		case "parked":
+			m.Parked = p.text()
+		default:
+			p.fail()
+		}
+	})
+	return m, body
 }
 
 func decodeCancel(text []byte) (*state.CancelRequest, error) {
 	if text == nil {
 		return nil, nil
 	}
-	var c storedCancel
-	err := json.Unmarshal(text, &c)
-	return &state.CancelRequest{Reason: c.Reason, Actor: c.Actor, At: fromMilli(c.At)}, err
+	c, p := &state.CancelRequest{}, parser{b: text}
+	p.object(func(name string) {
+		switch name {
+		case "reason":
+			c.Reason = p.text()
+		case "actor":
+			c.Actor = p.text()
+		case "at":
+			c.At = p.time()
+		default:
+			p.fail()
+		}
+	})
+	return c, p.err
 }
 
-func decodeAudit(text []byte) ([]state.AuditEntry, error) {
+func decodeAudit(text []byte) (audit []state.AuditEntry, err error) {
 	if text == nil {
 		return nil, nil
 	}
-	var entries []storedAudit
-	err := json.Unmarshal(text, &entries)
-	audit := make([]state.AuditEntry, 0, len(entries))
-	for _, a := range entries {
-		audit = append(audit, state.AuditEntry{At: fromMilli(a.At), Actor: a.Actor, Verb: a.Verb, Step: a.Step, Note: a.Note})
+	p := parser{b: text}
+	p.expect('[')
+	for more := !p.at(']'); more; more = p.more(']') {
+		var a state.AuditEntry
+		p.object(func(name string) {
+			switch name {
+			case "actor":
+				a.Actor = p.text()
+			case "verb":
+				a.Verb = p.text()
+			case "step":
+				a.Step = p.text()
+			case "note":
+				a.Note = p.text()
+			case "at":
+				a.At = p.time()
+			default:
+				p.fail()
+			}
+		})
+		audit = append(audit, a)
 	}
-	return audit, err
+	return audit, p.err
+}
+
+func decodePlan(text []byte) ([]string, error) {
+	p := parser{b: text}
+	plan := p.texts()
+	return plan, p.err
 }

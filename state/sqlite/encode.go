@@ -13,12 +13,12 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// inlineLimit is the longest payload that is kept in the run's own row. Longer ones have a row of their own, so that
-// they are written once, and not again with each step: SQLite writes a whole row whatever part of it has changed. It is
-// small enough for a row of five steps to fit in a page, and for JSON nested 500 deep to be read by SQLite's functions.
+// inlineLimit is the longest payload that is kept in a run's own rows. Longer ones have a row of their own, so that they
+// are written once, and not again with each step. It is small enough for a row of five steps to fit in a page, and for
+// JSON that is nested 500 deep to be read by SQLite's functions.
 const inlineLimit = 1024
 
-// payload is a part of a record that is too long for the run's row.
+// payload is a part of a record that is too long for the run's own rows.
 type payload struct {
 	part string
 	data []byte
@@ -39,18 +39,11 @@ type encoder struct {
 	large []payload
 }
 
-func (e *encoder) reset() {
-	e.buf, e.large = e.buf[:0], e.large[:0]
-}
+func (e *encoder) reset() { e.buf, e.large = e.buf[:0], e.large[:0] }
 
 func (e *encoder) raw(s string) { e.buf = append(e.buf, s...) }
 
-// field begins a member of an object, other than the first.
-func (e *encoder) field(name string) {
-	e.buf = append(e.buf, ',', '"')
-	e.buf = append(e.buf, name...)
-	e.buf = append(e.buf, '"', ':')
-}
+func (e *encoder) int(n int64) { e.buf = strconv.AppendInt(e.buf, n, 10) }
 
 const lowerHex = "0123456789abcdef"
 
@@ -86,6 +79,24 @@ func (e *encoder) texts(list []string) {
 	e.raw("]")
 }
 
+func (e *encoder) time(t time.Time) {
+	if t.IsZero() {
+		e.raw("null")
+	} else {
+		e.int(t.UnixMilli())
+	}
+}
+
+// field begins a member of an object, with the opening bracket if it is the first.
+func (e *encoder) field(name string) {
+	if len(e.buf) == 0 || e.buf[len(e.buf)-1] != '{' {
+		e.buf = append(e.buf, ',')
+	}
+	e.buf = append(e.buf, '"')
+	e.buf = append(e.buf, name...)
+	e.buf = append(e.buf, '"', ':')
+}
+
 func (e *encoder) textField(name, s string) {
 	if s != "" {
 		e.field(name)
@@ -96,69 +107,132 @@ func (e *encoder) textField(name, s string) {
 func (e *encoder) intField(name string, n int64) {
 	if n != 0 {
 		e.field(name)
-		e.buf = strconv.AppendInt(e.buf, n, 10)
+		e.int(n)
 	}
 }
 
 func (e *encoder) timeField(name string, t time.Time) {
 	if !t.IsZero() {
 		e.field(name)
-		e.buf = strconv.AppendInt(e.buf, t.UnixMilli(), 10)
+		e.int(t.UnixMilli())
 	}
+}
+
+// header is what every write of a holder replaces.
+type header struct {
+	writeID, currentStep             string
+	runs                             int
+	leaseUntil, updatedAt, notBefore time.Time
+	endsAs                           state.Status
+	failure                          *state.Failure
+}
+
+// head appends [write_id, run, current_step, lease, updated_at], and behind it an object with what there seldom is.
+func (e *encoder) head(h header) {
+	e.raw("[")
+	e.text(h.writeID)
+	e.raw(",")
+	e.int(int64(h.runs))
+	e.raw(",")
+	e.text(h.currentStep)
+	e.raw(",")
+	e.time(h.leaseUntil)
+	e.raw(",")
+	e.time(h.updatedAt)
+	if h.endsAs != "" || !h.notBefore.IsZero() || h.failure != nil {
+		e.raw(",{")
+		e.textField("ends_as", string(h.endsAs))
+		e.timeField("not_before", h.notBefore)
+		e.failureField("failure", h.failure)
+		e.raw("}")
+	}
+	e.raw("]")
 }
 
 // steps appends the log of all steps. Those that are pending and nothing else follow from the plan.
 func (e *encoder) steps(plan []string, steps []state.StepRecord) {
 	for i := range steps {
-		if i >= len(plan) || !untouched(&steps[i], plan[i]) {
-			e.step(i, &steps[i])
+		s := &steps[i]
+		if i >= len(plan) || s.Name != plan[i] || s.Status != state.StepPending || s.Attempts != 0 || !s.StartedAt.IsZero() || !s.EndedAt.IsZero() || rare(s) || s.Output != nil {
+			e.step(i, s, plan)
 		}
 	}
 }
 
-func untouched(s *state.StepRecord, name string) bool {
-	return s.Name == name && s.Status == state.StepPending && s.Attempts == 0 && !s.Unknown && s.Output == nil && s.Error == nil &&
-		s.UndoAttempts == 0 && s.UndoError == nil && s.StartedAt.IsZero() && s.EndedAt.IsZero()
+// rare tells whether a step's entry has what most have not.
+func rare(s *state.StepRecord) bool {
+	return s.Unknown || s.Error != nil || s.UndoAttempts != 0 || s.UndoError != nil
 }
 
-// step appends an entry of the log of steps. An entry stands behind a comma, so that a log is a JSON array but for its
-// brackets.
-func (e *encoder) step(i int, s *state.StepRecord) {
-	e.raw(`,{"i":`)
-	e.buf = strconv.AppendInt(e.buf, int64(i), 10)
-	e.field("name")
-	e.text(s.Name)
-	e.field("status")
+// step appends an entry of the log of steps: index, status, attempts, start, what passed from there to the end, an object
+// with what there seldom is or 0, and the output if there is one. An entry stands behind a comma.
+func (e *encoder) step(i int, s *state.StepRecord, plan []string) {
+	e.raw(",[")
+	e.int(int64(i))
+	e.raw(",")
 	e.text(string(s.Status))
-	e.intField("attempts", int64(s.Attempts))
-	if s.Unknown {
-		e.raw(`,"unknown":true`)
+	e.raw(",")
+	e.int(int64(s.Attempts))
+	e.raw(",")
+	e.time(s.StartedAt)
+	e.raw(",")
+	e.since(s.StartedAt, s.EndedAt)
+	named := i >= len(plan) || s.Name != plan[i]
+	inline := len(s.Output) <= inlineLimit && bare(s.Output)
+	if named || rare(s) || s.Output != nil && !inline {
+		e.raw(",{")
+		if named {
+			e.field("name")
+			e.text(s.Name)
+		}
+		e.rest(s)
+		if s.Output != nil && !inline {
+			e.payload("output", s.Output, func() string { return partStep(i) })
+		}
+		e.raw("}")
+	} else {
+		e.raw(",0")
 	}
-	if s.Output != nil {
-		e.value("output", s.Output, func() string { return partStep(i) })
+	if inline {
+		e.raw(",")
+		e.buf = append(e.buf, s.Output...)
+	}
+	e.raw("]")
+}
+
+func (e *encoder) rest(s *state.StepRecord) {
+	if s.Unknown {
+		e.field("unknown")
+		e.raw("true")
 	}
 	e.failureField("error", s.Error)
 	e.intField("undo_attempts", int64(s.UndoAttempts))
 	e.failureField("undo_error", s.UndoError)
-	e.timeField("started_at", s.StartedAt)
-	e.timeField("ended_at", s.EndedAt)
-	e.raw("}")
 }
 
-// value appends a payload in the form in which it comes back byte by byte: as it is where that is JSON without space
-// around it, otherwise as a text, or in base64; a long one as its size alone.
-func (e *encoder) value(name string, v []byte, part func() string) {
+// since appends the milliseconds from one time to another, from 1970 if from is zero.
+func (e *encoder) since(from, to time.Time) {
+	switch {
+	case to.IsZero():
+		e.raw("null")
+	case from.IsZero():
+		e.int(to.UnixMilli())
+	default:
+		e.int(to.UnixMilli() - from.UnixMilli())
+	}
+}
+
+// payload appends a payload in the form in which it comes back byte by byte: as a text, or in base64, or, when it is
+// long, as its size alone.
+func (e *encoder) payload(name string, v []byte, part func() string) {
 	switch {
 	case len(v) > inlineLimit:
 		e.large = append(e.large, payload{part(), v})
 		e.field(name + "_size")
-		e.buf = strconv.AppendInt(e.buf, int64(len(v)), 10)
-	case bare(v):
-		e.field(name)
-		e.buf = append(e.buf, v...)
+		e.int(int64(len(v)))
 	case utf8.Valid(v):
 		e.field(name + "_text")
-		e.text(string(v))
+		e.text(view(v))
 	default:
 		e.field(name + "_base64")
 		e.raw(`"`)
@@ -167,7 +241,8 @@ func (e *encoder) value(name string, v []byte, part func() string) {
 	}
 }
 
-// bare tells whether v is JSON that begins and ends with its first and last byte.
+// bare tells whether v is JSON that begins and ends with its first and last byte, so that it can stand in other JSON and
+// be found there again.
 func bare(v []byte) bool {
 	return len(v) > 0 && v[0] > ' ' && v[len(v)-1] > ' ' && json.Valid(v)
 }
@@ -180,8 +255,8 @@ func (e *encoder) failureField(name string, f *state.Failure) {
 }
 
 func (e *encoder) failure(f *state.Failure) {
-	e.raw(`{"step":`)
-	e.text(f.Step)
+	e.raw("{")
+	e.textField("step", f.Step)
 	e.textField("code", f.Code)
 	e.textField("message", f.Message)
 	if len(f.NotUndone) > 0 {
@@ -193,8 +268,8 @@ func (e *encoder) failure(f *state.Failure) {
 }
 
 func (e *encoder) cancel(c *state.CancelRequest) {
-	e.raw(`{"reason":`)
-	e.text(c.Reason)
+	e.raw("{")
+	e.textField("reason", c.Reason)
 	e.textField("actor", c.Actor)
 	e.timeField("at", c.At)
 	e.raw("}")
@@ -202,9 +277,8 @@ func (e *encoder) cancel(c *state.CancelRequest) {
 
 func (e *encoder) audit(entries []state.AuditEntry) {
 	for i, a := range entries {
-		e.opening(i, '[')
-		e.raw(`{"actor":`)
-		e.text(a.Actor)
+		e.raw([...]string{"[{", ",{"}[min(i, 1)])
+		e.textField("actor", a.Actor)
 		e.textField("verb", a.Verb)
 		e.textField("step", a.Step)
 		e.textField("note", a.Note)
@@ -214,10 +288,10 @@ func (e *encoder) audit(entries []state.AuditEntry) {
 	e.raw("]")
 }
 
-// message appends an entry of the log of unsent messages; see step.
+// message appends an entry of the log of unsent messages, behind a comma.
 func (e *encoder) message(m *outbox.Message, parked string) {
-	e.raw(`,{"id":`)
-	e.text(m.ID)
+	e.raw(",{")
+	e.textField("id", m.ID)
 	e.textField("topic", m.Topic)
 	e.textField("key", m.Key)
 	e.textField("type", m.Type)
@@ -226,8 +300,13 @@ func (e *encoder) message(m *outbox.Message, parked string) {
 		e.field("attributes")
 		e.attributes(m.Attributes)
 	}
-	if body := m.Bytes(); len(body) > 0 {
-		e.value("body", body, func() string { return partMessage(m.ID) })
+	switch body := m.Bytes(); {
+	case len(body) == 0:
+	case len(body) <= inlineLimit && bare(body):
+		e.field("body")
+		e.buf = append(e.buf, body...)
+	default:
+		e.payload("body", body, func() string { return partMessage(m.ID) })
 	}
 	e.timeField("time", m.Time)
 	e.textField("parked", parked)
@@ -235,19 +314,14 @@ func (e *encoder) message(m *outbox.Message, parked string) {
 }
 
 func (e *encoder) attributes(attributes map[string]string) {
+	e.raw("{")
 	for i, k := range slices.Sorted(maps.Keys(attributes)) {
-		e.opening(i, '{')
+		if i > 0 {
+			e.raw(",")
+		}
 		e.text(k)
 		e.raw(":")
 		e.text(attributes[k])
 	}
 	e.raw("}")
-}
-
-// opening appends what stands before the entry at i: the bracket before the first, a comma before the others.
-func (e *encoder) opening(i int, bracket byte) {
-	if i > 0 {
-		bracket = ','
-	}
-	e.buf = append(e.buf, bracket)
 }

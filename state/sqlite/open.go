@@ -51,7 +51,7 @@ func newStore(c conn, path string, cfg config) (*Store, error) {
 		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
 		purger: &purger{}, ended: make(chan struct{}),
 	}
-	return &Store{path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs}, nil
+	return &Store{path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs, memory: newMemory()}, nil
 }
 
 func (w *writer) close() error {

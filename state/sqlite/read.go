@@ -56,10 +56,10 @@ func (s *Store) List(ctx context.Context, q state.Query) (state.Page, error) {
 	if q.Limit <= 0 {
 		q.Limit = state.DefaultPage
 	}
-	var rows []*row
+	var found []*row
 	err = s.readers.snapshot(ctx, func(c conn) error {
 		defer c.SetInterrupt(c.SetInterrupt(ctx.Done()))
-		rows, err = list(c, q, after, s.clock.Now())
+		found, err = list(c, q, after, s.clock.Now())
 		return err
 	})
 	if err != nil {
@@ -69,11 +69,11 @@ func (s *Store) List(ctx context.Context, q state.Query) (state.Page, error) {
 		return state.Page{}, s.readFailed("List", "", err)
 	}
 	var page state.Page
-	if len(rows) > q.Limit {
-		rows = rows[:q.Limit]
-		page.Next = strconv.FormatInt(rows[q.Limit-1].id, 10)
+	if len(found) > q.Limit {
+		found = found[:q.Limit]
+		page.Next = strconv.FormatInt(found[q.Limit-1].id, 10)
 	}
-	for _, r := range rows {
+	for _, r := range found {
 		if err := r.decode(); err != nil {
 			return state.Page{}, s.failed("List", "", err)
 		}
@@ -94,7 +94,7 @@ func position(cursor string) (int64, error) {
 }
 
 // list reads a page and one more, so that the caller knows whether that was the last.
-func list(c conn, q state.Query, after int64, now time.Time) (rows []*row, err error) {
+func list(c conn, q state.Query, after int64, now time.Time) (page []*row, err error) {
 	s, err := c.Prepare(listSQL(q.Statuses))
 	if err != nil {
 		return nil, err
@@ -110,25 +110,25 @@ func list(c conn, q state.Query, after int64, now time.Time) (rows []*row, err e
 	b.int(now.Unix())
 	b.int(int64(q.Limit) + 1)
 	for {
-		found, err := s.Step()
-		if err != nil || !found {
+		more, err := s.Step()
+		if err != nil || !more {
 			if err := done(s, err); err != nil {
 				return nil, err
 			}
 			break
 		}
-		rows = append(rows, scan(s))
+		page = append(page, scan(s))
 	}
-	for _, r := range rows {
+	for _, r := range page {
 		if err := r.loadPayloads(c); err != nil {
 			return nil, err
 		}
 	}
-	return rows, nil
+	return page, nil
 }
 
-const listWhere = ` WHERE id > ?1 AND (?2 IS NULL OR operation = ?2)
-  AND (?3 IS NULL OR in_progress_expiration IS NULL OR in_progress_expiration < ?3) AND (expiration IS NULL OR expiration > ?4)`
+const listWhere = ` WHERE r.id > ?1 AND (?2 IS NULL OR a.operation = ?2)
+  AND (?3 IS NULL OR coalesce(r.head->>'$[3]', ?3 - 1) < ?3) AND (r.expiration IS NULL OR r.expiration > ?4)`
 
 // listSQL goes by the index of runs that are not completed, a status at a time and merged, or, when completed ones are
 // asked for too, through all runs.
@@ -142,17 +142,17 @@ func listSQL(statuses []state.Status) string {
 		if !slices.Contains(wanted, status) {
 			continue
 		}
-		where := listWhere + ` AND status = '` + string(status) + `'`
+		where := listWhere + ` AND r.status = '` + string(status) + `'`
 		if status != state.StatusCompleted {
-			where += ` AND status <> 'COMPLETED'`
+			where += ` AND r.status <> 'COMPLETED'`
 		}
-		one = append(one, `SELECT `+columns+` FROM run_record`+where)
+		one = append(one, `SELECT `+columns+rows+where)
 	}
 	switch {
 	case len(one) == len(state.Statuses()):
-		one = []string{`SELECT ` + columns + ` FROM run_record` + listWhere}
+		one = []string{`SELECT ` + columns + rows + listWhere}
 	case len(one) == 0: // none that exists
-		one = []string{`SELECT ` + columns + ` FROM run_record WHERE ?1 AND ?2 AND ?3 AND ?4 AND 0`}
+		one = []string{`SELECT ` + columns + rows + listWhere + ` AND 0`}
 	}
-	return strings.Join(one, "\nUNION ALL ") + ` ORDER BY id LIMIT ?5`
+	return strings.Join(one, "\nUNION ALL ") + ` ORDER BY 1 LIMIT ?5`
 }

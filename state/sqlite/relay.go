@@ -14,15 +14,20 @@ import (
 )
 
 const (
-	// due are the runs with messages to send that no relay holds.
-	dueFrom = ` FROM run_record WHERE relay = '` + relaySend + `' AND (outbox_token = '' OR outbox_until IS NULL OR outbox_until <= ?1)
-  AND (expiration IS NULL OR expiration > ?2)`
+	// due is true of runs with messages to send that no relay holds.
+	due = `o.relay = '` + relaySend + `' AND (o.token = '' OR o.claimed_until IS NULL OR o.claimed_until <= ?1)`
 
-	selectDue    = `SELECT ` + columns + dueFrom + ` ORDER BY id`
-	selectAnyDue = `SELECT EXISTS (SELECT 1` + dueFrom + `) OR EXISTS (SELECT 1 FROM run_record WHERE relay = '` + relaySettle + `')`
-	settleRuns   = `UPDATE run_record SET expiration = ?1 + retention, relay = NULL WHERE relay = '` + relaySettle + `'`
-	claimRun     = `UPDATE run_record SET outbox_token = ?2, outbox_until = ?3 WHERE id = ?1`
-	selectParked = `SELECT ` + columns + ` FROM run_record WHERE parked IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?2`
+	selectDue = `SELECT ` + columns + ` FROM run_outbox o JOIN run_record r USING (id) JOIN run_about a USING (id)
+  WHERE ` + due + ` AND (r.expiration IS NULL OR r.expiration > ?2) ORDER BY o.id`
+	selectAnyDue = `SELECT EXISTS (SELECT 1 FROM run_outbox o WHERE ` + due + `) OR EXISTS (SELECT 1 FROM run_outbox WHERE relay = '` + relaySettle + `')`
+
+	settleRuns = `UPDATE run_record SET expiration = ?1 + (SELECT retention FROM run_about a WHERE a.id = run_record.id)
+  WHERE id IN (SELECT id FROM run_outbox WHERE relay = '` + relaySettle + `')`
+	settled = `DELETE FROM run_outbox WHERE relay = '` + relaySettle + `'`
+
+	claimRun     = `UPDATE run_outbox SET token = ?2, claimed_until = ?3 WHERE id = ?1`
+	selectParked = `SELECT ` + columns + ` FROM run_outbox o JOIN run_record r USING (id) JOIN run_about a USING (id)
+  WHERE o.parked AND o.id > ?1 AND (r.expiration IS NULL OR r.expiration > ?3) ORDER BY o.id LIMIT ?2`
 
 	// claimMisses is how many runs with more messages than are left to hand out Claim passes over.
 	claimMisses = 64
@@ -41,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]ou
 	var batches []outbox.Batch
 	err = s.write(ctx, "Claim", "", func(tx *tx) (answer, err error) {
 		batches = nil
-		if err := tx.exec(settleRuns, func(b *binder) { b.second(tx.now) }); err != nil {
+		if err := settle(tx); err != nil {
 			return nil, err
 		}
 		batches, answer, err = claim(tx, limit, lease)
@@ -62,12 +67,19 @@ func (s *Store) nothingDue(ctx context.Context) (idle bool, err error) {
 		}
 		now := s.clock.Now()
 		q.BindInt64(1, now.UnixMilli())
-		q.BindInt64(2, now.Unix())
 		found, err := q.Step()
 		idle = found && !q.ColumnBool(0)
 		return done(q, err)
 	})
 	return idle, err
+}
+
+// settle gives the runs that lack an expiry, and nothing else, theirs.
+func settle(tx *tx) error {
+	if err := tx.exec(settleRuns, func(b *binder) { b.second(tx.now) }); err != nil {
+		return err
+	}
+	return tx.exec(settled, func(*binder) {})
 }
 
 func claim(tx *tx, limit int, lease time.Duration) (batches []outbox.Batch, answer, err error) {
@@ -113,9 +125,9 @@ func claimable(tx *tx, limit int) (rows []*row, err error) {
 			return rows, done(s, err)
 		}
 		r := scan(s)
-		n, err := countSendable(r.outbox)
+		n, err := countSendable(r.messages)
 		if err != nil {
-			return nil, done(s, fmt.Errorf("run %s: %w: outbox: %w", r.rec.Key, state.ErrCorrupt, err))
+			return nil, done(s, fmt.Errorf("run %s: %w: its messages: %w", r.rec.Key, state.ErrCorrupt, err))
 		}
 		if n = min(n, limit); n > left {
 			misses++
@@ -128,14 +140,12 @@ func claimable(tx *tx, limit int) (rows []*row, err error) {
 }
 
 func countSendable(log []byte) (n int, err error) {
-	var entries []struct {
-		Parked string `json:"parked"`
-	}
-	if err := decodeLog(log, &entries); err != nil {
-		return 0, err
-	}
-	for n < len(entries) && entries[n].Parked == "" {
-		n++
+	for p := (parser{b: log}); p.i < len(log); n++ {
+		p.expect(',')
+		m, _ := p.message()
+		if p.err != nil || m.Parked != "" {
+			return n, p.err
+		}
 	}
 	return n, nil
 }
@@ -180,7 +190,7 @@ func (s *Store) Parked(ctx context.Context, cursor string) (msgs []outbox.Messag
 			return err
 		}
 		var rows []*row
-		if rows, next, err = parkedRows(q, after); err != nil {
+		if rows, next, err = parkedRows(q, after, s.clock.Now().Unix()); err != nil {
 			return err
 		}
 		for _, r := range rows {
@@ -205,9 +215,10 @@ func (s *Store) Parked(ctx context.Context, cursor string) (msgs []outbox.Messag
 }
 
 // parkedRows are the runs of a page; each has a parked message at least.
-func parkedRows(q *sqlite.Stmt, after int64) (rows []*row, next string, err error) {
+func parkedRows(q *sqlite.Stmt, after, now int64) (rows []*row, next string, err error) {
 	q.BindInt64(1, after)
 	q.BindInt64(2, state.DefaultPage+1)
+	q.BindInt64(3, now)
 	for {
 		found, err := q.Step()
 		if err != nil || !found {

@@ -10,84 +10,89 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// columns are those of run_record in the order in which scan reads them.
-const columns = `id, idempotency_key, operation, version, record_version, retention, plan, pivot, status, ends_as, current_step,
-  step_count, steps, payload_hash, input, response_data, failure, owner, write_id, run, in_progress_expiration, not_before, cancel,
-  expiration, revision, created_at, updated_at, outbox, outbox_token, outbox_until, audit, payloads`
-
+// columns are those that scan reads, in its order, and rows is what they are columns of.
 const (
-	selectByKey   = `SELECT ` + columns + ` FROM run_record WHERE idempotency_key = ?1`
-	selectPayload = `SELECT part, data FROM run_payload WHERE run = ?1`
+	columns = `r.id, r.idempotency_key, r.owner, r.revision, r.status, r.cancel, r.expiration, r.head, r.steps, r.response_data,
+  a.operation, a.version, a.record_version, a.retention, a.payload_hash, a.created_at, a.plan, a.step_count, a.pivot, a.payloads, a.input, a.audit,
+  o.id, o.token, o.claimed_until, o.messages`
+	rows = ` FROM run_record r JOIN run_about a USING (id) LEFT JOIN run_outbox o USING (id)`
+
+	selectByKey   = `SELECT ` + columns + rows + ` WHERE r.idempotency_key = ?1`
+	selectPayload = `SELECT part, data FROM run_payload WHERE id = ?1`
 )
 
 // row is a record with what the store knows of it besides.
 type row struct {
-	id       int64
-	rec      *state.Record
-	payloads parts
+	id        int64
+	rec       *state.Record
+	payloads  parts
+	hasOutbox bool
 
-	recordVersion, stepCount                    int
-	hasPayloads                                 bool
-	plan, steps, failure, cancel, outbox, audit []byte
+	recordVersion, stepCount                   int
+	hasPayloads                                bool
+	head, plan, steps, cancel, messages, audit []byte
 }
 
 // scan reads the row that s stands on, without taking its texts apart: see decode.
 func scan(s *sqlite.Stmt) *row {
 	return &row{
-		id: s.ColumnInt64(0), recordVersion: s.ColumnInt(4), plan: columnBytes(s, 6), stepCount: s.ColumnInt(11), steps: columnBytes(s, 12),
-		failure: columnBytes(s, 16), cancel: columnBytes(s, 22), outbox: columnBytes(s, 27), audit: columnBytes(s, 30), hasPayloads: s.ColumnBool(31),
+		id: s.ColumnInt64(0), recordVersion: s.ColumnInt(12), stepCount: s.ColumnInt(17), hasPayloads: s.ColumnBool(19), hasOutbox: !s.ColumnIsNull(22),
+		cancel: columnBytes(s, 5), head: columnBytes(s, 7), steps: columnBytes(s, 8), plan: columnBytes(s, 16), audit: columnBytes(s, 21),
+		messages: columnBytes(s, 25),
 		rec: &state.Record{
-			Key: s.ColumnText(1), Operation: s.ColumnText(2), Version: s.ColumnInt(3), Retention: time.Duration(s.ColumnInt64(5)) * time.Second,
-			Pivot: s.ColumnText(7), Status: state.Status(s.ColumnText(8)), EndsAs: state.Status(s.ColumnText(9)), CurrentStep: s.ColumnText(10),
-			PayloadHash: s.ColumnText(13), Input: columnBytes(s, 14), Response: columnBytes(s, 15), Owner: s.ColumnText(17), WriteID: s.ColumnText(18),
-			Runs: s.ColumnInt(19), LeaseUntil: columnTime(s, 20), NotBefore: columnTime(s, 21), ExpiresAt: columnSecond(s, 23),
-			Revision: s.ColumnInt64(24), CreatedAt: columnTime(s, 25), UpdatedAt: columnTime(s, 26),
-			Outbox: state.Outbox{Token: s.ColumnText(28), ClaimedUntil: columnTime(s, 29)},
+			Key: s.ColumnText(1), Owner: s.ColumnText(2), Revision: s.ColumnInt64(3), Status: state.Status(s.ColumnText(4)), ExpiresAt: columnSecond(s, 6),
+			Response: columnBytes(s, 9), Operation: s.ColumnText(10), Version: s.ColumnInt(11), Retention: time.Duration(s.ColumnInt64(13)) * time.Second,
+			PayloadHash: s.ColumnText(14), CreatedAt: columnTime(s, 15), Pivot: s.ColumnText(18), Input: columnBytes(s, 20),
+			Outbox: state.Outbox{Token: s.ColumnText(23), ClaimedUntil: columnTime(s, 24)},
 		},
 	}
 }
 
-// decode takes the texts apart, r.payloads being there. Errors are of class [state.ErrNewerRecord] or [state.ErrCorrupt].
+// decode takes the texts apart, once loadPayloads has been called. Errors are of class [state.ErrNewerRecord] or
+// [state.ErrCorrupt].
 func (r *row) decode() error {
 	if r.recordVersion > state.RecordVersion {
 		return fmt.Errorf("run %s: %w (version %d; this one reads up to %d)", r.rec.Key, state.ErrNewerRecord, r.recordVersion, state.RecordVersion)
 	}
-	if err := r.decodeTexts(); err != nil {
-		return fmt.Errorf("run %s: %w: %w", r.rec.Key, state.ErrCorrupt, err)
+	if part, err := r.decodeTexts(); err != nil {
+		return fmt.Errorf("run %s: %w: its %s: %w", r.rec.Key, state.ErrCorrupt, part, err)
 	}
 	return nil
 }
 
-func (r *row) decodeTexts() (err error) {
+func (r *row) decodeTexts() (part string, err error) {
 	rec := r.rec
-	if err := json.Unmarshal(r.plan, &rec.Plan); err != nil {
-		return fmt.Errorf("plan: %w", err)
+	if err = decodeHead(r.head, rec); err != nil {
+		return "head", err
+	}
+	if rec.Plan, err = decodePlan(r.plan); err != nil {
+		return "plan", err
 	}
 	if rec.Steps, err = decodeSteps(r.steps, rec.Plan, r.stepCount, r.payloads); err != nil {
-		return fmt.Errorf("steps: %w", err)
-	}
-	if rec.Failure, err = decodeFailure(r.failure); err != nil {
-		return fmt.Errorf("failure: %w", err)
+		return "steps", err
 	}
 	if rec.Cancel, err = decodeCancel(r.cancel); err != nil {
-		return fmt.Errorf("cancel: %w", err)
+		return "cancel", err
 	}
-	if rec.Outbox.Messages, err = decodeMessages(r.outbox, r.payloads); err != nil {
-		return fmt.Errorf("outbox: %w", err)
+	if rec.Outbox.Messages, err = decodeMessages(r.messages, r.payloads); err != nil {
+		return "messages", err
 	}
 	if rec.Audit, err = decodeAudit(r.audit); err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return "audit", err
 	}
-	for part, value := range map[string]*json.RawMessage{partInput: &rec.Input, partResponse: &rec.Response} {
-		if data, ok := r.payloads[part]; ok && *value == nil {
-			*value = data
-		}
-	}
-	return nil
+	r.whole(partInput, &rec.Input)
+	r.whole(partResponse, &rec.Response)
+	return "", nil
 }
 
-// find reads the row with that key, nil if there is none, whether it has expired or not. It is of use after loadPayloads
-// and decode.
+// whole puts a payload that was too long for its column into its place.
+func (r *row) whole(part string, value *json.RawMessage) {
+	if data, ok := r.payloads[part]; ok && *value == nil {
+		*value = data
+	}
+}
+
+// find reads the row with that key, nil if there is none, whether it has expired or not.
 func find(c conn, key string) (r *row, err error) {
 	s, err := c.Prepare(selectByKey)
 	if err != nil {
@@ -117,10 +122,6 @@ func (r *row) loadPayloads(c conn) error {
 		if !found || err != nil {
 			return done(s, err)
 		}
-		data := columnBytes(s, 1)
-		if data == nil {
-			data = []byte{}
-		}
-		r.payloads[s.ColumnText(0)] = data
+		r.payloads[s.ColumnText(0)] = columnBytes(s, 1)
 	}
 }

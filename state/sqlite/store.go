@@ -20,6 +20,7 @@ type Store struct {
 	queue     *queue
 	writer    *writer
 	readers   *readers
+	memory    *memory
 
 	closing sync.Once
 	closed  error
@@ -90,6 +91,7 @@ func (s *Store) RequestCancel(ctx context.Context, key string, req state.CancelR
 
 // Delete removes the record; see [state.Store].
 func (s *Store) Delete(ctx context.Context, key string) error {
+	s.memory.forget(key)
 	return s.write(ctx, "Delete", key, func(tx *tx) (answer, err error) {
 		id, err := tx.id(key)
 		if err != nil || id == 0 {

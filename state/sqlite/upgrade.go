@@ -63,7 +63,7 @@ func upgrade(c conn, m []migration) (err error) {
 		return err
 	}
 	for ; v < len(m); v++ {
-		if err := c.script(m[v].sql); err != nil {
+		if err := c.script(string(m[v])); err != nil {
 			return fmt.Errorf("schema version %d: %w", v+1, err)
 		}
 	}
