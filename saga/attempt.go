@@ -80,7 +80,7 @@ func (h *holder) callsEnd(run *runContext) time.Time {
 // most to the caller's deadline less the margin. A holder that has lost the run doesn't wait long: nothing it hears can
 // be recorded.
 func (h *holder) late(ctx context.Context, run *runContext, a *attempt) (drive.Result, bool) {
-	wait := h.e.lease
+	wait := h.lease
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) || errors.Is(cause, errLeaseOver) {
 		wait = min(wait, time.Second)
 	}

@@ -182,21 +182,29 @@ func (e *engine) run(ctx context.Context, key Key, in *payload, rc runConfig) (j
 		return nil, err
 	}
 	var info RunInfo
-	raw, err := e.runWaiting(ctx, key, runKey, in, rc.wait, &info)
+	raw, err := e.runWaiting(ctx, key, runKey, in, rc, &info)
 	if rc.report != nil {
 		*rc.report = info
 	}
 	return raw, err
 }
 
-func (e *engine) runWaiting(ctx context.Context, key Key, runKey string, in *payload, wait time.Duration, info *RunInfo) (json.RawMessage, error) {
-	end := e.clk.Mono() + wait
+func (e *engine) runWaiting(ctx context.Context, key Key, runKey string, in *payload, rc runConfig, info *RunInfo) (json.RawMessage, error) {
+	end := e.clk.Mono() + rc.wait
 	for {
-		raw, err := e.once(ctx, key, runKey, in, info)
-		if wait <= 0 || !errors.Is(err, ErrInProgress) || !e.awaitHolder(ctx, runKey, end) {
+		raw, err := e.once(ctx, key, runKey, in, e.leaseOf(rc), info)
+		if rc.wait <= 0 || !errors.Is(err, ErrInProgress) || !e.awaitHolder(ctx, runKey, end) {
 			return raw, err
 		}
 	}
+}
+
+// leaseOf is the lease of one call's holder.
+func (e *engine) leaseOf(rc runConfig) time.Duration {
+	if rc.leaseAtMost == 0 {
+		return e.lease
+	}
+	return min(e.lease, max(rc.leaseAtMost, shortestLease))
 }
 
 // awaitHolder waits until nobody seems to be at work on the run any more; false: the time is up. It only reads, which is
@@ -214,11 +222,11 @@ func (e *engine) awaitHolder(ctx context.Context, runKey string, end time.Durati
 	}
 }
 
-func (e *engine) once(ctx context.Context, key Key, runKey string, in *payload, info *RunInfo) (json.RawMessage, error) {
+func (e *engine) once(ctx context.Context, key Key, runKey string, in *payload, lease time.Duration, info *RunInfo) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &Error{Kind: ErrInterrupted, Key: key, Err: context.Cause(ctx)}
 	}
-	h, rested, err := e.take(ctx, key, runKey, in)
+	h, rested, err := e.take(ctx, key, runKey, in, lease)
 	switch {
 	case err != nil:
 		return nil, err

@@ -335,7 +335,7 @@ func (h *holder) abandoned(step string, err error) error {
 	if errors.Is(h.ended, ErrLeaseLost) {
 		return h.ended
 	}
-	return &Error{Kind: ErrInterrupted, Key: h.key, Step: step, RetryAfter: h.e.lease, Err: err}
+	return &Error{Kind: ErrInterrupted, Key: h.key, Step: step, RetryAfter: h.lease, Err: err}
 }
 
 var errNoTime = errors.New("time ran out")

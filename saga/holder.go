@@ -24,6 +24,7 @@ type holder struct {
 	key     Key
 	runKey  string
 	owner   string
+	lease   time.Duration
 	created bool
 	trouble *stepTrouble // a When that can't be evaluated
 
@@ -50,6 +51,9 @@ type holder struct {
 
 // errCancelRequested: a forward write was refused because a cancel request is stored.
 var errCancelRequested = errors.New("a cancel request is stored")
+
+// errReleased: the holder has let the run go.
+var errReleased = errors.New("the run has been let go")
 
 // errLeaseOver is the cause of a context that ends because the lease could not be renewed in time.
 var errLeaseOver = errors.New("the lease could not be renewed in time")
@@ -88,7 +92,7 @@ func (h *holder) hold(ctx context.Context) (run *runContext, release func()) {
 	run.undo, stopUndo = context.WithCancelCause(detached)
 	lost := func(cause error) { stop(cause); stopUndo(cause) }
 	h.timing.Lock()
-	first := max(h.e.lease/40, min(h.e.lease/3, h.leaseLeft()-h.e.lease*6/10)) // less when the take-up took its time
+	first := max(h.lease/40, min(h.lease/3, h.leaseLeft()-h.lease*6/10)) // less when the take-up took its time
 	h.timer = h.e.clk.AfterFunc(first, func() { h.watch(run, lost, stopWrites) })
 	h.timing.Unlock()
 	return run, func() {
@@ -98,17 +102,20 @@ func (h *holder) hold(ctx context.Context) (run *runContext, release func()) {
 		h.timing.Unlock()
 		lost(context.Canceled)
 		stopWrites()
-		h.mu.Lock() // a heartbeat at hand ends first
+		h.mu.Lock() // a heartbeat at hand ends first, and no other follows
 		defer h.mu.Unlock()
+		if h.ended == nil {
+			h.ended = errReleased
+		}
 	}
 }
 
 // leaseFrom renews the lease as of the moment at which the write was made: sent again later, it still brings that one.
-func (h *holder) leaseFrom(made time.Duration) { h.leaseEnd.Store(int64(made + h.e.lease)) }
+func (h *holder) leaseFrom(made time.Duration) { h.leaseEnd.Store(int64(made + h.lease)) }
 
 // leaseLeft is how long a function may still be started, by the monotonic clock.
 func (h *holder) leaseLeft() time.Duration {
-	return time.Duration(h.leaseEnd.Load()) - h.e.lease/20 - h.e.clk.Mono()
+	return time.Duration(h.leaseEnd.Load()) - h.lease/20 - h.e.clk.Mono()
 }
 
 // watch is the lease's timer: it renews the lease when a third of it has passed, ends the functions' contexts before it
@@ -118,14 +125,14 @@ func (h *holder) watch(run *runContext, lost func(error), stopWrites func()) {
 	switch {
 	case left <= 0:
 		lost(errLeaseOver)
-		if began := h.writing.Load(); began != 0 && h.e.clk.Mono()-time.Duration(began) >= h.e.lease {
+		if began := h.writing.Load(); began != 0 && h.e.clk.Mono()-time.Duration(began) >= h.lease {
 			stopWrites()
 			return
 		}
-		h.rearm(h.e.lease / 4)
+		h.rearm(h.lease / 4)
 		return
-	case left > h.e.lease*6/10+h.e.lease/40: // renewed by a step's own write
-		h.rearm(left - h.e.lease*6/10)
+	case left > h.lease*6/10+h.lease/40: // renewed by a step's own write
+		h.rearm(left - h.lease*6/10)
 		return
 	}
 	if h.mu.TryLock() { // otherwise a write is under way, which renews the lease itself
@@ -138,14 +145,14 @@ func (h *holder) watch(run *runContext, lost func(error), stopWrites func()) {
 			return
 		}
 	}
-	h.rearm(min(h.e.lease/20, h.leaseLeft()))
+	h.rearm(min(h.lease/20, h.leaseLeft()))
 }
 
 func (h *holder) rearm(d time.Duration) {
 	h.timing.Lock()
 	defer h.timing.Unlock()
 	if !h.closed {
-		h.timer.Reset(max(d, h.e.lease/40))
+		h.timer.Reset(max(d, h.lease/40))
 	}
 }
 
@@ -283,7 +290,7 @@ func (h *holder) change() *state.Change {
 	return &state.Change{
 		Key: h.runKey, IfOwner: h.owner, IfRevision: r.Revision, WriteID: newID(),
 		Owner: h.owner, Runs: r.Runs, Status: r.Status, EndsAs: r.EndsAs, CurrentStep: r.CurrentStep,
-		LeaseUntil: now.Add(h.e.lease), NotBefore: r.NotBefore, UpdatedAt: now, Failure: r.Failure,
+		LeaseUntil: now.Add(h.lease), NotBefore: r.NotBefore, UpdatedAt: now, Failure: r.Failure,
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	// DefaultMargin is the time before the context's deadline in which no step is started, so that the closing write
 	// still fits.
 	DefaultMargin = 500 * time.Millisecond
+
+	shortestLease = 10 * time.Millisecond
 )
 
 // Option is an option of [New]. Only this package makes them.
@@ -84,7 +86,7 @@ func WithInterceptor(f Interceptor) Option {
 // renewed by every write, and by a heartbeat during steps longer than a third of it. At least 10 ms.
 func WithLease(d time.Duration) Option {
 	return option(func(c *config) error {
-		if d < 10*time.Millisecond {
+		if d < shortestLease {
 			return fmt.Errorf("WithLease(%v): at least 10ms", d)
 		}
 		c.lease = d
@@ -145,8 +147,9 @@ type runOption func(*runConfig)
 func (o runOption) applyRun(c *runConfig) { o(c) }
 
 type runConfig struct {
-	wait   time.Duration
-	report *RunInfo
+	wait        time.Duration
+	report      *RunInfo
+	leaseAtMost time.Duration // 0: no bound
 }
 
 // Wait waits up to d for the end of another holder's work on the key; if that is interrupted, the call goes on itself.
@@ -154,3 +157,10 @@ func Wait(d time.Duration) RunOption { return runOption(func(c *runConfig) { c.w
 
 // Report fills in info before Run returns.
 func Report(info *RunInfo) RunOption { return runOption(func(c *runConfig) { c.report = info }) }
+
+// LeaseAtMost makes this call's lease d when [WithLease] says more: for a process that will be killed by then, as a Lambda
+// function is at its timeout, so that others needn't wait longer than they must. It is renewed as usual; less than 10 ms
+// counts as 10 ms.
+func LeaseAtMost(d time.Duration) RunOption {
+	return runOption(func(c *runConfig) { c.leaseAtMost = max(d, shortestLease) })
+}

@@ -17,26 +17,36 @@ func (e *engine) cancel(ctx context.Context, key Key, reason string) error {
 		return err
 	}
 	req := state.CancelRequest{Reason: state.Cut(reason), Actor: state.Cut(state.Actor(ctx)), At: e.now()}
-	if err := e.insist(ctx, func() error { return e.store.RequestCancel(ctx, runKey, req) }); err != nil {
+	if err := e.operator().requestCancel(ctx, runKey, req); err != nil {
 		return e.storeError(key, err)
 	}
 	rec, err := e.get(ctx, key, runKey)
-	if err != nil || !obeysAtOnce(rec) {
+	if err != nil || !e.obeysAtOnce(rec) {
 		return nil // the request is stored; whoever takes the run up obeys it
 	}
-	if h, _, err := e.take(ctx, key, runKey, nil); err == nil && h != nil {
+	if h, _, err := e.take(ctx, key, runKey, nil, e.lease); err == nil && h != nil {
 		_, _ = h.toRest(ctx, &RunInfo{})
 	}
 	return nil
 }
 
-// obeysAtOnce tells whether taking the run up leads backwards. A pivot that may have happened would be tried again
-// first, which is not what a call of Cancel should do.
-func obeysAtOnce(rec *state.Record) bool {
-	if resting(rec) || !compensate.MayGoBack(rec.Steps, rec.Pivot) {
+// obeysAtOnce tells whether taking the run up leads backwards, or at least asks whether it may. A pivot that may have
+// happened and that nobody can be asked about would be tried again first, which is not what a call of Cancel should do.
+func (e *engine) obeysAtOnce(rec *state.Record) bool {
+	if resting(rec) {
 		return false
 	}
-	return rec.Pivot == "" || rec.Status != state.StatusInProgress || rec.CurrentStep != rec.Pivot
+	p, known := e.plan.of(rec.Version)
+	i := rec.StepIndex(rec.Pivot)
+	if rec.Status == state.StatusCompensating || i < 0 || !known || i >= len(p.steps) {
+		return compensate.MayGoBack(rec.Steps, rec.Pivot)
+	}
+	s, pivot := &rec.Steps[i], &p.steps[i]
+	died := rec.Status == state.StatusInProgress && rec.Next() == i && !pivot.AtMostOnce
+	if !s.MayHaveHappened() && !died {
+		return true
+	}
+	return s.Status == state.StepPending && pivot.Probe != nil
 }
 
 // reverse undoes a completed run.
@@ -59,7 +69,7 @@ func (e *engine) reverse(ctx context.Context, key Key, reason string) error {
 		case rec.Status == state.StatusCompleted:
 			h, rec, err = e.claimReverse(ctx, key, rec, reason)
 		case rec.Status == state.StatusCompensating && rec.EndsAs == state.StatusReversed:
-			h, rec, _, err = e.takeUp(ctx, key, rec, nil)
+			h, rec, _, err = e.takeUp(ctx, key, rec, nil, e.lease)
 		default:
 			return &Error{Kind: ErrNotAllowed, Key: key, Err: fmt.Errorf("only a completed run can be reversed; it is %s", rec.Status)}
 		}
@@ -82,7 +92,7 @@ func (e *engine) claimReverse(ctx context.Context, key Key, rec *state.Record, r
 	if err := p.fits(rec); err != nil {
 		return nil, nil, &Error{Kind: ErrDefinitionChanged, Key: key, Err: err}
 	}
-	return e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) error {
+	return e.claim(ctx, key, p, rec, e.lease, func(h *holder, ch *state.Change) error {
 		f := &state.Failure{Code: CodeReversed, Message: state.Cut("reversed: " + reason), At: ch.UpdatedAt}
 		h.turnRound(ch, state.StatusReversed, f)
 		ch.Audit = []state.AuditEntry{auditLine(ctx, ch.UpdatedAt, verbReverse, "", reason)}

@@ -47,7 +47,7 @@ func (h *holder) backwards(ch *state.Change, turn func()) bool {
 		return false
 	}
 	ch.Response, ch.ExpiresAt, ch.Claim = nil, time.Time{}, nil
-	ch.Owner, ch.LeaseUntil, ch.NotBefore = h.owner, ch.UpdatedAt.Add(h.e.lease), time.Time{}
+	ch.Owner, ch.LeaseUntil, ch.NotBefore = h.owner, ch.UpdatedAt.Add(h.lease), time.Time{}
 	turn()
 	return true
 }
@@ -60,7 +60,7 @@ func (h *holder) dropCancel(ch *state.Change) {
 	for _, s := range ch.Steps {
 		if s.Name == h.rec.Pivot && s.Status == state.StepDone {
 			ch.DropCancel = true
-			ch.Audit = append(ch.Audit, state.AuditEntry{At: ch.UpdatedAt, Actor: libraryActor, Verb: verbCancelDropped, Step: s.Name, Note: "the pivot was done before the cancel could be obeyed"})
+			ch.Audit = append(ch.Audit, cancelDropped(ch.UpdatedAt, s.Name))
 		}
 	}
 }
@@ -69,6 +69,9 @@ func (h *holder) dropCancel(ch *state.Change) {
 func (h *holder) after(ch *state.Change) []state.StepRecord {
 	out := append([]state.StepRecord(nil), h.rec.Steps...)
 	for _, s := range ch.Steps {
+		if s.Index == len(out) {
+			out = append(out, s.StepRecord)
+		}
 		out[s.Index] = s.StepRecord
 	}
 	return out

@@ -13,19 +13,19 @@ import (
 )
 
 // take makes the run this call's own: a holder, or the record of a run that rests for good (rested), or why not.
-func (e *engine) take(ctx context.Context, key Key, runKey string, in *payload) (h *holder, rested *state.Record, err error) {
+func (e *engine) take(ctx context.Context, key Key, runKey string, in *payload, lease time.Duration) (h *holder, rested *state.Record, err error) {
 	// Each turn but the last was lost to someone who has changed the record meanwhile.
 	var rec *state.Record
 	for range 64 {
 		switch {
 		case rec != nil:
 		case in != nil:
-			h, rec, err = e.create(ctx, key, runKey, in)
+			h, rec, err = e.create(ctx, key, runKey, in, lease)
 		default:
 			rec, err = e.get(ctx, key, runKey)
 		}
 		if h == nil && err == nil {
-			h, rec, rested, err = e.takeUp(ctx, key, rec, in)
+			h, rec, rested, err = e.takeUp(ctx, key, rec, in, lease)
 		}
 		if h != nil || rested != nil || err != nil {
 			return h, rested, err
@@ -42,18 +42,18 @@ func (e *engine) get(ctx context.Context, key Key, runKey string) (*state.Record
 		err = fmt.Errorf("run %s: %w: its record has expired", runKey, state.ErrNotFound)
 	}
 	if err != nil {
-		return nil, e.storeError(key, err)
+		return nil, e.takeError(ctx, key, err)
 	}
 	return rec, nil
 }
 
 // create makes the record; rec is the one that has the key already.
-func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload) (*holder, *state.Record, error) {
+func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload, lease time.Duration) (*holder, *state.Record, error) {
 	hash, err := in.hashBy(e.plan)
 	if err != nil {
 		return nil, nil, &Error{Kind: ErrInvalidInput, Key: key, Err: err}
 	}
-	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), worker: worker{crew: &e.crew}}
+	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), lease: lease, worker: worker{crew: &e.crew}}
 	h.rec = h.newRecord(in, hash)
 	skipped, trouble, err := h.skips(callersContext(ctx), 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	}
 	h.worker.rest()
 	if err != nil {
-		return nil, nil, e.storeError(key, err)
+		return nil, nil, e.takeError(ctx, key, err)
 	}
 	return nil, existing, nil
 }
@@ -87,7 +87,7 @@ func (h *holder) newRecord(in *payload, hash string) *state.Record {
 	rec := &state.Record{
 		Key: h.runKey, Operation: h.p.name, Version: h.p.version, Plan: h.p.names(), Pivot: h.p.pivot(), Retention: h.p.retention,
 		Status: state.StatusInProgress, Steps: make([]state.StepRecord, len(h.p.steps)), PayloadHash: hash, Input: in.raw,
-		Owner: h.owner, WriteID: newID(), Runs: 1, LeaseUntil: now.Add(h.e.lease), Revision: 1, CreatedAt: now, UpdatedAt: now,
+		Owner: h.owner, WriteID: newID(), Runs: 1, LeaseUntil: now.Add(h.lease), Revision: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	for i := range rec.Steps {
 		rec.Steps[i] = state.StepRecord{Name: h.p.steps[i].Name, Status: state.StepPending}
@@ -117,7 +117,7 @@ func (e *engine) checkHash(key Key, rec *state.Record, in *payload) error {
 
 // takeUp takes an existing run up. rested is the record of a run that needs no holder; newer is the record that won the
 // race, nil when it is gone.
-func (e *engine) takeUp(ctx context.Context, key Key, rec *state.Record, in *payload) (h *holder, newer, rested *state.Record, err error) {
+func (e *engine) takeUp(ctx context.Context, key Key, rec *state.Record, in *payload, lease time.Duration) (h *holder, newer, rested *state.Record, err error) {
 	if err := e.checkHash(key, rec, in); err != nil {
 		return nil, nil, nil, err
 	}
@@ -128,7 +128,7 @@ func (e *engine) takeUp(ctx context.Context, key Key, rec *state.Record, in *pay
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	h, newer, err = e.claim(ctx, key, p, rec, func(h *holder, ch *state.Change) error { return h.takeUpChange(callersContext(ctx), ch) })
+	h, newer, err = e.claim(ctx, key, p, rec, lease, func(h *holder, ch *state.Change) error { return h.takeUpChange(callersContext(ctx), ch) })
 	return h, newer, nil, err
 }
 
@@ -149,7 +149,7 @@ func (e *engine) mayTake(key Key, rec *state.Record) (*plan, error) {
 	if err := p.fits(rec); err != nil {
 		return nil, &Error{Kind: ErrDefinitionChanged, Key: key, Err: err}
 	}
-	obeys := rec.Cancel != nil && rec.Status != state.StatusCompensating
+	obeys := rec.Cancel != nil && rec.Status != state.StatusCompensating && compensate.MayGoBack(rec.Steps, rec.Pivot)
 	if now.Before(rec.NotBefore) && !obeys {
 		return nil, &Error{Kind: ErrInterrupted, Key: key, Step: rec.CurrentStep, RetryAfter: rec.NotBefore.Sub(now),
 			Err: errors.New("a step asked not to be tried again before then")}
@@ -159,8 +159,8 @@ func (e *engine) mayTake(key Key, rec *state.Record) (*plan, error) {
 
 // claim makes the take-up write: edit turns the record as it is into the change. Without a holder and an error, the
 // record that won the race is returned.
-func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record, edit func(*holder, *state.Change) error) (*holder, *state.Record, error) {
-	h := &holder{e: e, p: p, key: key, runKey: rec.Key, owner: newID(), rec: rec, worker: worker{crew: &e.crew}}
+func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record, lease time.Duration, edit func(*holder, *state.Change) error) (*holder, *state.Record, error) {
+	h := &holder{e: e, p: p, key: key, runKey: rec.Key, owner: newID(), lease: lease, rec: rec, worker: worker{crew: &e.crew}}
 	ch := h.change()
 	ch.IfOwner, ch.Owner, ch.Runs = rec.Owner, h.owner, rec.Runs+1
 	if err := edit(h, ch); err != nil {
@@ -179,7 +179,16 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 	if errors.As(err, &lost) {
 		return nil, lost.Current, nil
 	}
-	return nil, nil, e.storeError(key, err)
+	return nil, nil, e.takeError(ctx, key, err)
+}
+
+// takeError is the error of a store call on the way to taking a run up. When the caller's time has ended, that is what
+// the caller hears first.
+func (e *engine) takeError(ctx context.Context, key Key, err error) *Error {
+	if cause := context.Cause(ctx); cause != nil && !definite(err) {
+		return &Error{Kind: ErrInterrupted, Key: key, Err: fmt.Errorf("%w: %w: %w", cause, ErrStore, err)}
+	}
+	return e.storeError(key, err)
 }
 
 // takeUpChange is what a take-up writes: the unknown mark of a take-over, obedience to a cancel, an extended plan.
@@ -203,7 +212,17 @@ func (h *holder) takeUpChange(run *runContext, ch *state.Change) error {
 	}
 	ch.Status = state.StatusInProgress
 	ch.IfNoCancel = rec.Cancel == nil
-	return h.extend(run, ch)
+	if err := h.extend(run, ch); err != nil {
+		return err
+	}
+	ch.CurrentStep = ""
+	for _, s := range h.after(ch) {
+		if !s.Status.Finished() {
+			ch.CurrentStep = s.Name
+			break
+		}
+	}
+	return nil
 }
 
 // mark is the entry of the step that the last holder may have been at when it died: unknown, and one attempt more. An
