@@ -29,11 +29,13 @@ func Define[In, Out any](name string, result func(context.Context, *steps.Run[In
 	d := &Definition[In, Out]{result: result}
 	d.p = plan{name: name, retention: DefaultRetention, steps: make([]drive.Step, len(declared)), index: make(map[any]int, len(declared))}
 	for i, s := range declared {
-		if s == nil {
+		if s != nil {
+			d.p.steps[i] = s.Snapshot()
+		}
+		if d.p.steps[i].Do == nil {
 			d.p.problem("step %d is nil", i+1)
 			continue
 		}
-		d.p.steps[i] = s.Snapshot()
 		d.p.index[d.p.steps[i].Origin] = i
 	}
 	if result == nil {

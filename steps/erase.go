@@ -21,8 +21,11 @@ type Declared[In any] interface {
 
 func (s *Step[In, Out]) over(In) {}
 
-// Snapshot is for package saga: the step as it is declared now, with its types erased.
+// Snapshot is for package saga: the step as it is declared now, with its types erased. That of a nil step is empty.
 func (s *Step[In, Out]) Snapshot() drive.Step {
+	if s == nil {
+		return drive.Step{}
+	}
 	c := *s // later declarations don't reach what the closures below see
 	d := drive.Step{
 		Name: c.name, Origin: s,
@@ -125,6 +128,9 @@ func (s *Step[In, Out]) callWhen(c *drive.Call) bool {
 
 func (s *Step[In, Out]) check(result any) (json.RawMessage, error) {
 	out, ok := result.(Out)
+	if _, none := any(out).(None); none && result == nil {
+		return null, nil
+	}
 	if !ok {
 		var want Out
 		return nil, fmt.Errorf("%w: step %s: the result is a %T, want %T", state.ErrInvalidInput, s.name, result, want)

@@ -23,12 +23,22 @@ func (e *permanentError) Unwrap() error { return e.err }
 
 // IsPermanent tells whether the error is marked as definite, by this package or by backoff.
 func IsPermanent(err error) bool {
-	var own *permanentError
-	if errors.As(err, &own) && own != nil {
+	if _, ok := find[*permanentError](err); ok {
 		return true
 	}
-	var theirs *backoff.PermanentError
-	return errors.As(err, &theirs) && theirs != nil
+	theirs, ok := find[*backoff.PermanentError](err)
+	return ok && theirs != nil
+}
+
+// find is errors.As. An error whose methods panic, such as a typed nil of backoff's, is of no class.
+func find[T error](err error) (found T, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	ok = errors.As(err, &found)
+	return found, ok
 }
 
 // RetryAfter marks a transient error: the step is not tried again before d has passed, by this run or another. A nil err
@@ -52,8 +62,7 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 
 // Delay is what RetryAfter asked for, if it did.
 func Delay(err error) (time.Duration, bool) {
-	var e *retryAfterError
-	if errors.As(err, &e) && e != nil {
+	if e, ok := find[*retryAfterError](err); ok {
 		return e.d, true
 	}
 	return 0, false
@@ -78,8 +87,7 @@ func (e *codeError) Unwrap() error { return e.err }
 
 // Code is the code given by WithCode, the outermost if there are several; empty without one.
 func Code(err error) string {
-	var e *codeError
-	if errors.As(err, &e) && e != nil {
+	if e, ok := find[*codeError](err); ok {
 		return e.code
 	}
 	return ""

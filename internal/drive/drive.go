@@ -52,6 +52,9 @@ type Policy struct {
 func (p Policy) Or(d Policy) Policy {
 	if p.Initial == 0 {
 		p.Initial = d.Initial
+		if p.Max > 0 {
+			p.Initial = min(p.Initial, p.Max)
+		}
 	}
 	if p.Max == 0 {
 		p.Max = max(d.Max, p.Initial)
