@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/state"
-	"github.com/tsuzuki-go/tsuzuki/state/memory"
+	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 )
 
 func main() {
@@ -18,11 +19,22 @@ func main() {
 	}
 }
 
-// walk makes the four requests.
-func walk(ctx context.Context) error {
+// walk makes the four requests, on a store in a temporary folder.
+func walk(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "tsuzuki-product-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "runs.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
 	c := &catalog{products: map[string]string{}}
 	p := &prices{}
-	registration, err := saga.New(newRegistration(c, p), memory.New())
+	registration, err := saga.New(newRegistration(c, p), store)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,14 @@
+// Command payment is an order that survives the death of its process: reserve stock, charge a card, grant points, notify.
+//
+//	go run ./examples/payment
+//
+// Without flags it starts three processes of itself, one after the other, with the same order. The first one dies right
+// after the card was charged and before that was recorded; the second goes on; the third gets the stored result. At the end
+// it prints the ledger of the payment provider: one charge.
+//
+// With a flag it is one such process; --help lists them. It ends with code 0 when the order has its answer, paid or
+// declined; 3 when it has died on purpose; 2 for a wrong flag; and 1 for any other error.
+//
+// Where to read on: checkout is the saga and how it calls the provider, order.go what a program does with it, provider and
+// shop are the other side.
+package main
