@@ -103,7 +103,7 @@ func TestACancelledLastAttemptInterrupts(t *testing.T) {
 	for name, ctxOf := range map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
 		"cancelled": context.WithCancel,
 		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 250*time.Millisecond)
+			return context.WithTimeout(ctx, 4*time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestACancelledLastAttemptInterrupts(t *testing.T) {
 						<-ctx.Done()
 						return ctx.Err()
 					})}.of(2)
-				o := newSaga(t, d, store, saga.WithClock(clk), saga.WithMargin(100*time.Millisecond))
+				o := newSaga(t, d, store, saga.WithClock(clk), saga.WithMargin(3500*time.Millisecond))
 				_, err := o.Run(ctx, theKey, theOrder)
 				sagaError(t, err, saga.ErrInterrupted)
 				rec := recordOf(t, store, theKey, "chain")

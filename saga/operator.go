@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
@@ -71,10 +72,25 @@ func (o *Operator) Cancel(ctx context.Context, key Key, reason string) error {
 		return err
 	}
 	req := state.CancelRequest{Reason: state.Cut(reason), Actor: state.Cut(state.Actor(ctx)), At: state.Milli(o.clk.Now())}
-	if err := o.insist(ctx, func() error { return o.store.RequestCancel(ctx, runKey, req) }); err != nil {
+	if err := o.requestCancel(ctx, runKey, req); err != nil {
 		return o.storeError(key, err)
 	}
 	return nil
+}
+
+// requestCancel stores the request. When the answer was lost and the request is not possible any more, it may be because
+// it was obeyed meanwhile.
+func (o *Operator) requestCancel(ctx context.Context, runKey string, req state.CancelRequest) error {
+	sent := 0
+	err := o.insist(ctx, func() error { sent++; return o.store.RequestCancel(ctx, runKey, req) })
+	if sent == 1 || !errors.Is(err, state.ErrNotAllowed) {
+		return err
+	}
+	rec, gone := o.store.Get(ctx, runKey)
+	if gone == nil && rec.Cancel != nil && rec.Cancel.At.Equal(req.At) && rec.Cancel.Reason == req.Reason && rec.Cancel.Actor == req.Actor {
+		return nil
+	}
+	return err
 }
 
 // Retry lets a blocked run try again where it is blocked: the step, whose attempts and deadline start anew and whose
@@ -119,6 +135,9 @@ func (o *Operator) MarkDone(ctx context.Context, key Key, step string, result an
 		}
 		s := rec.Steps[i]
 		s.Status, s.Unknown, s.Error, s.Output, s.EndedAt = state.StepDone, false, nil, raw, ch.UpdatedAt
+		if rec.Cancel != nil && step == rec.Pivot {
+			ch.DropCancel, ch.Audit = true, []state.AuditEntry{cancelDropped(ch.UpdatedAt, step)}
+		}
 		ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
 		ch.Status, ch.Failure, ch.CurrentStep = state.StatusInterrupted, nil, ""
 		if i+1 < len(rec.Steps) {
@@ -188,10 +207,16 @@ func (o *Operator) act(ctx context.Context, key Key, verb, step, note string, ed
 	if on == "" {
 		on = rec.CurrentStep
 	}
-	ch.Audit = []state.AuditEntry{auditLine(ctx, now, verb, on, note)}
-	err = o.insist(ctx, func() error { return own(o.store.Commit(ctx, ch), ch) })
+	line := auditLine(ctx, now, verb, on, note)
+	ch.Audit = append([]state.AuditEntry{line}, ch.Audit...)
+	sent := 0
+	err = o.insist(ctx, func() error { sent++; return own(o.store.Commit(ctx, ch), ch) })
+	var lost *state.ConflictError
 	switch {
-	case errors.Is(err, state.ErrConflict):
+	case errors.As(err, &lost):
+		if sent > 1 && lost.Current != nil && slices.ContainsFunc(lost.Current.Audit, sameLine(line)) {
+			return nil // made, and the answer was lost, and someone has taken the run up since
+		}
 		return refuse(fmt.Errorf("the run was changed meanwhile, look again: %w", err))
 	case err != nil:
 		return o.storeError(key, err)

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/compensate"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
@@ -100,7 +101,13 @@ const longestWait = 10 * time.Minute
 // due tells whether recovery may take the run up now.
 func (e *engine) due(rec *state.Record) bool {
 	now := e.now()
-	if rec.LeaseLive(now) || now.Before(rec.NotBefore) {
+	if rec.LeaseLive(now) {
+		return false
+	}
+	if rec.Cancel != nil && rec.Status == state.StatusInterrupted && compensate.MayGoBack(rec.Steps, rec.Pivot) {
+		return true // it has only to turn round
+	}
+	if now.Before(rec.NotBefore) {
 		return false
 	}
 	if !rec.LeaseUntil.IsZero() {
@@ -129,6 +136,8 @@ func (e *engine) recoverOne(ctx context.Context, rec *state.Record, sum *Recover
 		sum.Blocked++
 	case errors.Is(err, ErrInProgress), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound):
 		sum.Lost++
+	case errors.Is(err, ErrInterrupted):
+		sum.Interrupted++ // told by the run itself
 	default:
 		sum.Interrupted++
 		e.log.Warn("recovery_interrupted", zap.String("key", rec.Key), zap.Error(err))
