@@ -14,10 +14,10 @@ func (p *Proxy) withOldItem(call Request, r *http.Request, res *response) *respo
 	}
 	var failure map[string]json.RawMessage
 	var asked struct {
-		TableName                           string
-		Key                                 map[string]json.RawMessage
-		Item                                map[string]json.RawMessage
-		ReturnValuesOnConditionCheckFailure string
+		TableName                           string                     `json:"TableName"`
+		Key                                 map[string]json.RawMessage `json:"Key"`
+		Item                                map[string]json.RawMessage `json:"Item"`
+		ReturnValuesOnConditionCheckFailure string                     `json:"ReturnValuesOnConditionCheckFailure"`
 	}
 	if json.Unmarshal(res.body, &failure) != nil || json.Unmarshal(call.Body, &asked) != nil {
 		return nil

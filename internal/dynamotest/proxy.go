@@ -83,7 +83,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.sent.Add(1)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		return // the client has gone
 	}
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	call := Request{Operation: operation, Body: body}
@@ -107,7 +107,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if fault.Drop || res == nil {
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to close a connection without an answer
 	}
 	res.write(w)
 }

@@ -14,11 +14,11 @@ type ttls struct {
 
 func (p *Proxy) timeToLive(call Request, r *http.Request) *response {
 	var in struct {
-		TableName               string
+		TableName               string `json:"TableName"`
 		TimeToLiveSpecification struct {
-			AttributeName string
-			Enabled       bool
-		}
+			AttributeName string `json:"AttributeName"`
+			Enabled       bool   `json:"Enabled"`
+		} `json:"TimeToLiveSpecification"`
 	}
 	if json.Unmarshal(call.Body, &in) != nil {
 		return nil

@@ -30,7 +30,8 @@ var _ Admin = (*dynamodb.Client)(nil)
 // CreateTable makes the table of a store with the same options, waits until it is ACTIVE and sets its expiry (TTL). On a
 // table that is there it only does what is missing of that, and returns the error of [Check] if the table is another
 // one. It may be called by several processes at once. The table is billed on demand; what else production wants (backups,
-// protection against deletion) is in the templates in docs/infra.
+// protection against deletion) is in the templates in docs/infra. Where a server that is not DynamoDB has no expiry, the
+// table does without: nothing but this library's own comparisons then makes records expire.
 func CreateTable(ctx context.Context, client Admin, table string, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -47,10 +48,11 @@ func CreateTable(ctx context.Context, client Admin, table string, opts ...Option
 	if err := c.awaitActive(ctx, client, table); err != nil {
 		return err
 	}
-	if err := c.setTTL(ctx, client, table); err != nil {
+	able, err := c.setTTL(ctx, client, table)
+	if err != nil {
 		return err
 	}
-	return c.check(ctx, client, table)
+	return c.check(ctx, client, table, able)
 }
 
 // tableInput is the table; the templates in docs/infra are held against it.
@@ -121,10 +123,11 @@ func active(t *types.TableDescription) bool {
 	return true
 }
 
-func (c *config) setTTL(ctx context.Context, client Admin, table string) error {
+// setTTL makes items expire. able is false when the server can't.
+func (c *config) setTTL(ctx context.Context, client Admin, table string) (able bool, err error) {
 	on, err := c.ttlSet(ctx, client, table)
 	if err != nil || on {
-		return err
+		return !unknownOperation(err), ignoreUnknown(err)
 	}
 	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName:               &table,
@@ -133,10 +136,23 @@ func (c *config) setTTL(ctx context.Context, client Admin, table string) error {
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorCode() == "ValidationException" { // another process was quicker
 		if on, again := c.ttlSet(ctx, client, table); again == nil && on {
-			return nil
+			return true, nil
 		}
 	}
-	return adminError("set the expiry of", table, err)
+	return !unknownOperation(err), ignoreUnknown(adminError("set the expiry of", table, err))
+}
+
+// unknownOperation tells whether the server does not know the call at all, as local ones may not.
+func unknownOperation(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == "UnknownOperationException"
+}
+
+func ignoreUnknown(err error) error {
+	if unknownOperation(err) {
+		return nil
+	}
+	return err
 }
 
 // ttlSet tells whether items expire by the right attribute, or soon will.

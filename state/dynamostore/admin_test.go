@@ -45,6 +45,16 @@ func TestCreateTableAddsTheExpiry(t *testing.T) {
 	require.NoError(t, dynamostore.Check(t.Context(), client, table))
 }
 
+// A local server without the expiry calls will do for trying things out.
+func TestCreateTableOnAServerWithoutExpiry(t *testing.T) {
+	client := dynamotest.Client(t, dynamotest.Endpoint(t))
+	table := dynamotest.TableName(t)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
+	s, err := dynamostore.New(client, table)
+	require.NoError(t, err)
+	newCostlyRun(3, 1000, 60).complete(t, s)
+}
+
 func TestCreateTableFailures(t *testing.T) {
 	p := dynamotest.Start(t, true)
 	client := dynamotest.Client(t, p.URL, once)

@@ -27,7 +27,7 @@ import (
 const nullName = "TSUZUKI_TEST_NULL_SERVER"
 
 func nullServer() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func nullServer() error {
 // startNull starts such a server, and returns a client for it.
 func startNull(tb testing.TB) *dynamodb.Client {
 	tb.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), os.Args[0])
 	cmd.Env = append(os.Environ(), nullName+"=1")
 	in, err := cmd.StdinPipe()
 	require.NoError(tb, err)

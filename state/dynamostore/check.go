@@ -24,7 +24,7 @@ func Check(ctx context.Context, client Describer, table string, opts ...Option) 
 	if client == nil {
 		return errors.New("dynamostore: Check: the client is nil")
 	}
-	return c.check(ctx, client, table)
+	return c.check(ctx, client, table, true)
 }
 
 // Check is the function of this name, for the table of this store. The store's client must be a [Describer] too, or have a
@@ -33,7 +33,7 @@ func (s *Store) Check(ctx context.Context) error {
 	var client any = s.client
 	for {
 		if d, ok := client.(Describer); ok {
-			return s.check(ctx, d, s.table)
+			return s.check(ctx, d, s.table, true)
 		}
 		wrapper, ok := client.(interface{ Unwrap() Client })
 		if ok {
@@ -44,7 +44,8 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 }
 
-func (c *config) check(ctx context.Context, client Describer, table string) error {
+// check looks at the table; expiry is left aside where the server has none.
+func (c *config) check(ctx context.Context, client Describer, table string, expires bool) error {
 	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	if err != nil {
 		return adminError("describe", table, err)
@@ -58,18 +59,20 @@ func (c *config) check(ctx context.Context, client Describer, table string) erro
 	if t.TableStatus != types.TableStatusActive && t.TableStatus != types.TableStatusUpdating {
 		add("it is %s; wait until it is ACTIVE", t.TableStatus)
 	}
-	types := attributeTypes(t)
-	if got, want := keysOf(t.KeySchema, types), c.Key+" (S), "+c.Part+" (S)"; got != want {
+	attributes := attributeTypes(t)
+	if got, want := keysOf(t.KeySchema, attributes), c.Key+" (S), "+c.Part+" (S)"; got != want {
 		add("its key is %s, and should be %s; keys can't be changed, so make another table", got, want)
 	}
 	if c.indexed {
-		c.checkIndex(t, types, add)
+		c.checkIndex(t, attributes, add)
 	}
-	on, err := c.ttlSet(ctx, client, table)
-	switch {
-	case err != nil:
-		return err
-	case !on:
+	on := !expires
+	if expires {
+		if on, err = c.ttlSet(ctx, client, table); err != nil {
+			return err
+		}
+	}
+	if !on {
 		add("nothing expires by %s; set it with UpdateTimeToLive (aws dynamodb update-time-to-live --table-name %s "+
 			"--time-to-live-specification Enabled=true,AttributeName=%s)", c.Expiration, table, c.Expiration)
 	}

@@ -169,7 +169,5 @@ func (w *commitWrite) index(e *expression) {
 	if forEver {
 		e.where("attribute_not_exists(" + e.name("#rt", n.Retention) + ")")
 	}
-	if w.s.indexed {
-		e.remove(e.name("#os", n.OpenShard))
-	}
+	e.remove(e.name("#os", n.OpenShard)) // without the index too: another store may have put it there
 }

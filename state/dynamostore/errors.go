@@ -90,5 +90,8 @@ func advice(err error) string {
 		}
 		return "the secret key is wrong, or something on the way has changed the request"
 	}
+	if code == "ValidationException" && strings.Contains(text, "specified index") {
+		return "the table lacks the index of open runs; dynamostore.Check says how to add it"
+	}
 	return help[code]
 }

@@ -73,6 +73,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{400, "InvalidSignatureException", "Signature expired: 20260101T000000Z is now earlier than 20260101T010000Z", "clock is wrong"},
 		{400, "InvalidSignatureException", "Signature not yet current: 20260101T000000Z is still later than", "clock is wrong"},
 		{400, "InvalidSignatureException", "The request signature we calculated does not match", "secret key is wrong"},
+		{400, "ValidationException", "The table does not have the specified index: open", "lacks the index"},
 		{500, "InternalServerError", "The request processing has failed", "InternalServerError"},
 		{400, "ValidationException", "Something is malformed", "Something is malformed"},
 	} {

@@ -21,11 +21,11 @@ import (
 func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 
 // fakeStore is a store on a clock that the test moves.
-func fakeStore(t *testing.T, p *dynamotest.Proxy, opts ...dynamostore.Option) (*dynamostore.Store, *clock.Fake) {
+func fakeStore(t *testing.T, p *dynamotest.Proxy) (*dynamostore.Store, *clock.Fake) {
 	t.Helper()
 	clk := new(clock.Fake)
 	clk.AutoAdvance()
-	return newStore(t, p, append(opts, dynamostore.WithClock(clk))...), clk
+	return newStore(t, p, dynamostore.WithClock(clk)), clk
 }
 
 // another is a store on the same table in another process: it has seen nothing yet.

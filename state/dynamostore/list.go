@@ -11,6 +11,9 @@ import (
 // examined is how many index entries one page of a listing looks at, at least, before it is returned short.
 const examined = 1000
 
+// leastLook is how many entries a listing looks at together, however few records are left to find.
+const leastLook = 25
+
 // List returns a page of the records that have not ended, out of the open index, which lags a moment behind; see
 // [state.Store]. Ended runs are ErrUnsupported, and so is everything on a store made WithoutIndex. Records that a newer
 // version of the library has written are passed over. A record with a lost payload is listed without it.
@@ -30,7 +33,10 @@ func (s *Store) List(ctx context.Context, q state.Query) (state.Page, error) {
 	}
 	var found []*header
 	for seen, end := 0, false; !end && len(found) < q.Limit && seen < examined; {
-		at, end, err = s.walk(ctx, "list", at, q.Limit-len(found), func(h *header, it item) (bool, error) {
+		at, end, err = s.walk(ctx, "list", at, max(q.Limit-len(found), leastLook), func(h *header, it item) (bool, error) {
+			if len(found) == q.Limit {
+				return false, nil
+			}
 			seen++
 			if h.rec.Status.Ended() {
 				s.settleQuietly(ctx, h, it)
