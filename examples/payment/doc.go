@@ -9,6 +9,10 @@
 // With a flag it is one such process; --help lists them. It ends with code 0 when the order has its answer, paid or
 // declined; 3 when it has died on purpose; 2 for a wrong flag; and 1 for any other error.
 //
+//	go run ./examples/payment --http :8080
+//
+// With --http it serves orders until it is interrupted; http.go shows the requests.
+//
 // Where to read on: checkout is the saga and how it calls the provider, order.go what a program does with it, provider and
 // shop are the other side.
 package main

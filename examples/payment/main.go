@@ -55,6 +55,7 @@ type options struct {
 	key        string
 	db         string
 	provider   string
+	http       string
 }
 
 const usage = `go run ./examples/payment          one order in three processes, the first of which dies
@@ -67,6 +68,7 @@ go run ./examples/payment FLAGS    one process that makes an order
   --key KEY           the order's number (order-001)
   --db FILE           where runs are recorded, the services' books beside it (a temporary folder)
   --provider URL      call the payment provider at URL instead of starting one
+  --http ADDR         serve orders over HTTP at ADDR, such as :8080, until it is interrupted (in place of --key)
 `
 
 func parse(args []string) (options, error) {
@@ -79,6 +81,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.key, "key", "order-001", "")
 	f.StringVar(&o.db, "db", "", "")
 	f.StringVar(&o.provider, "provider", "", "")
+	f.StringVar(&o.http, "http", "", "")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

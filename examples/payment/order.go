@@ -18,7 +18,7 @@ import (
 // seconds is better for a service, and longer than anyone wants to watch.
 const lease = 3 * time.Second
 
-// one is one process: it makes the order, and shows the books afterwards if it has started the provider.
+// one is one process: it makes the order, or serves orders, and shows the books afterwards if it has started the provider.
 func one(ctx context.Context, o options) (err error) {
 	finished := true
 	if o.db == "" {
@@ -39,8 +39,9 @@ func one(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 
-	finished, err = o.order(ctx, w)
-	if !finished {
+	if o.http != "" {
+		err = o.serve(ctx, w)
+	} else if finished, err = o.order(ctx, w); !finished {
 		o.sayHowToGoOn()
 	}
 	if err != nil || o.provider != "" {
@@ -52,12 +53,7 @@ func one(ctx context.Context, o options) (err error) {
 
 // order makes the order, or goes on with it, or returns what came of it. This is what a handler does.
 func (o options) order(ctx context.Context, w *world) (finished bool, err error) {
-	orders, err := saga.New(checkout.New(w.services), w.store,
-		saga.WithLease(lease),
-		saga.WithErrors(checkout.Errors()),
-		saga.WithListener(narrator()),
-		saga.WithInterceptor(o.around),
-	)
+	orders, err := o.orders(w)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +71,21 @@ func (o options) order(ctx context.Context, w *world) (finished bool, err error)
 	return verdict(receipt, info, err)
 }
 
+// orders is the orchestrator: the saga on the store.
+func (o options) orders(w *world) (*saga.Orchestrator[checkout.Order, checkout.Receipt], error) {
+	return saga.New(checkout.New(w.services), w.store,
+		saga.WithLease(lease),
+		saga.WithErrors(checkout.Errors()),
+		saga.WithListener(narrator()),
+		saga.WithInterceptor(o.around),
+	)
+}
+
 func (o options) sayHowToGoOn() {
+	if o.http != "" {
+		sayf("later", "go run ./examples/payment --http %s --db %s, and the same request again", o.http, o.db)
+		return
+	}
 	sayf("later", "go run ./examples/payment --key %s --db %s", o.key, o.db)
 }
 

@@ -62,7 +62,7 @@ func (c *HTTPCards) post(ctx context.Context, path, key string, body, answer any
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusPaymentRequired {
-		return steps.Permanent(steps.WithCode(codeDeclined, ErrDeclined)) // definite: nothing was charged
+		return steps.Permanent(steps.WithCode(CodeDeclined, ErrDeclined)) // definite: nothing was charged
 	}
 	if err := steps.CheckResponse(resp); err != nil { // transient or permanent, as the status says
 		return err

@@ -89,9 +89,10 @@ type Charge struct {
 var ErrDeclined = errors.New("the card was declined")
 
 // Errors are what the codes of this saga stand for, for saga.WithErrors.
-func Errors() map[string]error { return map[string]error{codeDeclined: ErrDeclined} }
+func Errors() map[string]error { return map[string]error{CodeDeclined: ErrDeclined} }
 
-const codeDeclined = "card_declined"
+// CodeDeclined is the code of the failure of an order whose card was declined.
+const CodeDeclined = "card_declined"
 
 // chargeTimeout is how long an answer of the payment provider is waited for.
 const chargeTimeout = 3 * time.Second
