@@ -1,0 +1,184 @@
+package sagalambda
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+	"go.uber.org/zap"
+)
+
+// proxy serves an HTTP handler with requests that come as events.
+type proxy struct {
+	c *config
+	h http.Handler
+}
+
+func newProxy(h http.Handler, opts []Option) *proxy {
+	c := newConfig(opts)
+	if h == nil {
+		c.breaks(errors.New("sagalambda: the HTTP handler is nil"))
+	}
+	c.check(true, true)
+	return &proxy{c, h}
+}
+
+type eventKey struct{}
+
+// EventFrom is the event that an HTTP request came as, from the request's context: it holds what an authorizer has found
+// out, of which a tenant can be made. T is the event's type; see [APIGateway].
+func EventFrom[T any](ctx context.Context) (T, bool) {
+	event, ok := ctx.Value(eventKey{}).(T)
+	return event, ok
+}
+
+// incoming is a request, in whatever form it came.
+type incoming struct {
+	event   any
+	method  string
+	path    string
+	query   string
+	header  http.Header
+	source  string
+	body    string
+	encoded bool
+}
+
+// headerOf are the fields of payload format 2.0, in which repeated ones are joined already.
+func headerOf(fields map[string]string, cookies []string) http.Header {
+	h := http.Header{}
+	for name, value := range fields {
+		h.Set(name, value)
+	}
+	if len(cookies) > 0 {
+		h.Set("Cookie", strings.Join(cookies, "; "))
+	}
+	return h
+}
+
+func queryOf(e events.APIGatewayProxyRequest) string {
+	q := url.Values(e.MultiValueQueryStringParameters)
+	if q == nil {
+		q = url.Values{}
+		for name, value := range e.QueryStringParameters {
+			q.Set(name, value)
+		}
+	}
+	return q.Encode()
+}
+
+// request is the HTTP request; an error is the client's.
+func (in *incoming) request(ctx context.Context) (*http.Request, error) {
+	body := []byte(in.body)
+	if in.encoded {
+		var err error
+		if body, err = base64.StdEncoding.DecodeString(in.body); err != nil {
+			return nil, errors.New("the body is no base64")
+		}
+	}
+	target := &url.URL{Path: in.path, RawQuery: in.query}
+	if parsed, err := url.ParseRequestURI(in.path); err == nil && parsed.Host == "" {
+		target.Path, target.RawPath = parsed.Path, parsed.RawPath
+	}
+	if !strings.HasPrefix(target.Path, "/") {
+		target.Path, target.RawPath = "/"+target.Path, ""
+	}
+	r, err := http.NewRequestWithContext(context.WithValue(ctx, eventKey{}, in.event), in.method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the method or the path is malformed")
+	}
+	r.Header, r.Host, r.RequestURI = in.header, in.header.Get("Host"), target.RequestURI()
+	r.Header.Del("Host")
+	if in.source != "" {
+		r.RemoteAddr = in.source + ":0"
+	}
+	return r, nil
+}
+
+func (p *proxy) serve(ctx context.Context, in *incoming) (*answer, error) {
+	if p.c.broken != nil {
+		return nil, p.c.broken
+	}
+	r, err := in.request(ctx)
+	if err != nil {
+		p.c.log.Warn("http_event_malformed", zap.Error(err))
+		a := newAnswer()
+		http.Error(a, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+		return a, nil
+	}
+	return p.guarded(r), nil
+}
+
+// guarded calls the handler. Its panic is answered with 500, in place of whatever was written before.
+func (p *proxy) guarded(r *http.Request) (a *answer) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.c.log.Error("http_handler_panic", zap.String("type", fmt.Sprintf("%T", v)), zap.Stack("stack"))
+			a = newAnswer()
+			http.Error(a, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		}
+	}()
+	a = newAnswer()
+	p.h.ServeHTTP(a, r)
+	a.WriteHeader(http.StatusOK) // if nothing was
+	return a
+}
+
+// answer is an http.ResponseWriter in memory.
+type answer struct {
+	header http.Header
+	sent   http.Header // as it was when the status was written
+	status int
+	body   bytes.Buffer
+}
+
+var _ http.ResponseWriter = (*answer)(nil)
+
+func newAnswer() *answer { return &answer{header: http.Header{}} }
+
+// Header is what will be sent.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader sets the status, once. An informational one is not sent.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK {
+		a.status, a.sent = status, a.header.Clone()
+	}
+}
+
+// Write adds to the content.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 && a.header.Get("Content-Type") == "" {
+		a.header.Set("Content-Type", http.DetectContentType(p))
+	}
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// content is the body as a string, and whether that is base64.
+func (a *answer) content() (body string, encoded bool) {
+	if a.sent.Get("Content-Encoding") == "" && utf8.Valid(a.body.Bytes()) {
+		return a.body.String(), false
+	}
+	return base64.StdEncoding.EncodeToString(a.body.Bytes()), true
+}
+
+// joined are the fields with one value each, and the cookies, which can't be joined.
+func (a *answer) joined() (fields map[string]string, cookies []string) {
+	fields = make(map[string]string, len(a.sent))
+	for name, values := range a.sent {
+		if name == "Set-Cookie" {
+			cookies = values
+			continue
+		}
+		fields[name] = strings.Join(values, ", ")
+	}
+	return fields, cookies
+}
