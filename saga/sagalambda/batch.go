@@ -67,7 +67,7 @@ func (h *handler[In, Out]) prepare(it *item[In]) {
 	}()
 	var err error
 	if it.key, it.in, err = it.make(); err != nil {
-		it.err = &MalformedError{ID: it.id, Err: err}
+		it.key, it.err = saga.Key{}, &MalformedError{ID: it.id, Err: err}
 	}
 }
 

@@ -90,10 +90,11 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 	if !strings.HasPrefix(target.Path, "/") {
 		target.Path, target.RawPath = "/"+target.Path, ""
 	}
-	r, err := http.NewRequestWithContext(context.WithValue(ctx, eventKey{}, in.event), in.method, target.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.WithValue(ctx, eventKey{}, in.event), in.method, "/", bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the method or the path is malformed")
+		return nil, errors.New("the method is malformed")
 	}
+	r.URL = target // which may begin with two slashes, and is no host then
 	r.Header, r.Host, r.RequestURI = in.header, in.header.Get("Host"), target.RequestURI()
 	r.Header.Del("Host")
 	if in.source != "" {

@@ -61,15 +61,19 @@ func (c *config) disposed(ctx context.Context, d Disposition, r Record) (err err
 // fields say what came of a record, and nothing of its content.
 func (c *config) fields(r Record) []zap.Field {
 	f := []zap.Field{zap.String("record", r.ID)}
-	if r.Key.ID != "" {
-		f = append(f, zap.String("key", r.Key.String()))
-	}
 	var malformed *MalformedError
-	var e *saga.Error
-	switch {
-	case errors.As(r.Err, &malformed):
+	if errors.As(r.Err, &malformed) {
 		return append(f, zap.String("reason", reason(malformed.Err)))
-	case errors.As(r.Err, &e) && e != nil && e.Kind != nil:
+	}
+	var e *saga.Error
+	known := errors.As(r.Err, &e) && e != nil
+	key := r.Key
+	if known && e.Key.ID != "" { // with the operation
+		key = e.Key
+	}
+	f = append(f, zap.String("key", key.String()))
+	switch {
+	case known && e.Kind != nil:
 		return append(f, zap.NamedError("kind", e.Kind), zap.String("step", e.Step), zap.String("code", e.Code), zap.Duration("retry_after", e.RetryAfter))
 	case errors.Is(r.Err, errHeld):
 		return f
