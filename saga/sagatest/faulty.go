@@ -35,7 +35,8 @@ func (c StoreCall) Heartbeat() bool {
 	ch := c.Change
 	return ch != nil && ch.Owner != "" && ch.Owner == ch.IfOwner &&
 		(ch.Status == state.StatusInProgress || ch.Status == state.StatusCompensating) &&
-		len(ch.Steps)+len(ch.Messages)+len(ch.Audit)+len(ch.Plan) == 0 && ch.Failure == nil
+		len(ch.Steps)+len(ch.Messages)+len(ch.Audit)+len(ch.Plan) == 0 &&
+		(ch.Failure == nil || ch.Status == state.StatusCompensating) // on the way back each write carries the cause
 }
 
 // Match picks calls of a store.
