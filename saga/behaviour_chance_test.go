@@ -31,14 +31,21 @@ type chance struct {
 	store state.Store
 	dying *mortal // the store as the process at work sees it
 
-	n, pivot  int // pivot is a position, or -1
-	probes    []bool
-	stands    []bool // the effect of a step
-	closed    []bool // its key was made unusable
-	refused   []bool // it says no for good, and always has
-	cancelled bool   // a request was acknowledged before the pivot was done
-	calmSince int    // processes from this on meet no more trouble
+	n, pivot int    // pivot is a position, or -1
+	probes   []bool // the step has a Probe
+	stands   []bool // its effect stands
+	closed   []bool // its key was made unusable
+	refused  []bool // it says no for good, and always has
+	once     []bool // it is declared as at most once
+	optional []bool // it has a When, which is not even pure
+	calls    []int
+	retried  []bool // a person has allowed one more call of an at-most-once step
+
+	forced    bool // a person sent it back
+	cancelled bool // a request was acknowledged, and there is no pivot
+	calmSince int  // processes from this on meet no more trouble
 	process   int
+	people    int // how often a person was needed
 	log       []string
 }
 
@@ -89,12 +96,18 @@ func (c *chance) do(i int) (string, error) {
 	switch {
 	case rec.Steps[i].Status == state.StepDone:
 		c.failf("s%d was called although it is recorded as done", i)
+	case rec.Steps[i].Status == state.StepSkipped:
+		c.failf("s%d was called although it is recorded as skipped", i)
+	case c.once[i] && c.calls[i] > 0 && !c.retried[i]:
+		c.failf("s%d was called a second time", i)
 	case rec.EndsAs != "":
 		c.failf("s%d was called on the way back", i)
 	case slices.ContainsFunc(rec.Steps[:i], func(s state.StepRecord) bool { return !s.Status.Finished() }):
 		c.failf("s%d was called before its turn", i)
 	}
 	c.note(" do s%d", i)
+	c.calls[i]++
+	c.retried[i] = false
 	if err := c.trouble("before"); err != nil {
 		return "", err
 	}
@@ -117,7 +130,7 @@ func (c *chance) undo(i int, did steps.Outcome[string]) error {
 		c.failf("s%d was undone although that is recorded", i)
 	case did.Known && did.Output != fmt.Sprint("r", i):
 		c.failf("s%d is undone with the output %q", i, did.Output)
-	case c.pivot >= 0 && i <= c.pivot && c.stands[c.pivot] && rec.EndsAs == state.StatusFailed:
+	case c.pivot >= 0 && i <= c.pivot && c.stands[c.pivot] && !c.forced:
 		c.failf("s%d was undone although the pivot stands", i)
 	}
 	for j := i + 1; j < c.n; j++ {
@@ -128,6 +141,9 @@ func (c *chance) undo(i int, did steps.Outcome[string]) error {
 	c.note(" undo s%d, known: %v", i, did.Known)
 	if err := c.trouble("before the undo"); err != nil {
 		return err
+	}
+	if !c.calm() && c.rng.IntN(12) == 0 {
+		return steps.Permanent(errors.New("it can't be undone"))
 	}
 	c.stands[i], c.closed[i] = false, true
 	return c.trouble("after the undo")
@@ -141,7 +157,15 @@ func (c *chance) definition() *saga.Definition[order, []string] {
 	var declared []steps.Declared[order]
 	for i := range c.n {
 		s := steps.New(fmt.Sprintf("s%d", i), func(context.Context, *orderRun) (string, error) { return c.do(i) }).
-			Retry(steps.RetryPolicy{PerRun: 2}).CompensateRetry(steps.RetryPolicy{PerRun: 2})
+			CompensateRetry(steps.RetryPolicy{PerRun: 2})
+		if c.once[i] {
+			s.AtMostOnce()
+		} else {
+			s.Retry(steps.RetryPolicy{PerRun: 2})
+		}
+		if c.optional[i] {
+			s.When(func(*orderRun) bool { return c.rng.IntN(2) == 0 })
+		}
 		if c.declares(i) {
 			s.Compensate(func(_ context.Context, _ *orderRun, did steps.Outcome[string]) error { return c.undo(i, did) })
 		}
@@ -161,7 +185,8 @@ func (c *chance) definition() *saga.Definition[order, []string] {
 	}
 	return saga.Define("chance", func(_ context.Context, r *orderRun) (out []string, _ error) {
 		for _, s := range typed {
-			out = append(out, s.Output(r))
+			got, _ := s.Lookup(r)
+			out = append(out, got)
 		}
 		return out, nil
 	}, declared...)
@@ -173,12 +198,17 @@ func newChance(t *testing.T, seed uint64, clk *clock.Fake, store state.Store) *c
 	c.pivot = c.rng.IntN(2*c.n) - c.n
 	c.pivot = max(c.pivot, -1)
 	c.calmSince = c.rng.IntN(8)
-	c.stands, c.closed, c.refused, c.probes = make([]bool, c.n), make([]bool, c.n), make([]bool, c.n), make([]bool, c.n)
+	for _, flags := range []*[]bool{&c.stands, &c.closed, &c.refused, &c.probes, &c.once, &c.optional, &c.retried} {
+		*flags = make([]bool, c.n)
+	}
+	c.calls = make([]int, c.n)
 	for i := range c.n {
 		c.refused[i] = c.rng.IntN(8) == 0
 		c.probes[i] = c.rng.IntN(3) == 0
+		c.once[i] = c.rng.IntN(6) == 0
+		c.optional[i] = i != c.pivot && c.rng.IntN(5) == 0
 	}
-	c.note("%d steps, pivot %d, probes %v, refused %v", c.n, c.pivot, c.probes, c.refused)
+	c.note("%d steps, pivot %d, probes %v, refused %v, at most once %v, optional %v", c.n, c.pivot, c.probes, c.refused, c.once, c.optional)
 	return c
 }
 
@@ -202,15 +232,28 @@ func (c *chance) next() (done bool) {
 		}
 		return false
 	}
+	if c.rng.IntN(6) == 0 {
+		got, err := saga.Recover(c.t.Context(), o)
+		c.note("process %d: recover: %+v %v", c.process, got, err)
+	}
 	got, err := o.Run(c.t.Context(), c.key, theOrder)
 	c.note("process %d: run: %v %v", c.process, got, err)
 	switch {
 	case err == nil:
 		c.completed(got)
+		if c.rng.IntN(4) == 0 {
+			c.forced = true
+			c.note("a reversal: %v", o.Reverse(c.t.Context(), c.key, "by chance"))
+			return false
+		}
+	case errors.Is(err, saga.ErrReversed):
+		c.failed(sagaError(c.t, err, saga.ErrReversed).NotUndone)
 	case errors.Is(err, saga.ErrFailed):
-		c.failed()
+		c.failed(sagaError(c.t, err, saga.ErrFailed).NotUndone)
 	case errors.Is(err, saga.ErrBlocked):
+		c.people++
 		c.blocked()
+		return false
 	default:
 		if c.rng.IntN(2) == 0 || c.calm() {
 			c.clk.Advance(saga.DefaultLease + time.Second)
@@ -221,8 +264,12 @@ func (c *chance) next() (done bool) {
 }
 
 func (c *chance) completed(got []string) {
+	rec := c.record()
 	for i := range c.n {
-		if !c.stands[i] || got[i] != fmt.Sprint("r", i) {
+		switch skipped := rec.Steps[i].Status == state.StepSkipped; {
+		case skipped && (!c.optional[i] || c.stands[i] || got[i] != ""):
+			c.failf("it is COMPLETED with %v, and s%d is skipped", got, i)
+		case !skipped && (!c.stands[i] || got[i] != fmt.Sprint("r", i)):
 			c.failf("it is COMPLETED with %v, and s%d does not stand", got, i)
 		}
 	}
@@ -231,19 +278,53 @@ func (c *chance) completed(got []string) {
 	}
 }
 
-func (c *chance) failed() {
+// failed: whatever stands is named, and only what has no compensation.
+func (c *chance) failed(notUndone []string) {
 	for i := range c.n {
-		if c.stands[i] {
+		named := slices.Contains(notUndone, fmt.Sprintf("s%d", i))
+		switch {
+		case c.stands[i] && !named:
 			c.failf("it is FAILED, and s%d stands", i)
+		case named && c.declares(i):
+			c.failf("it is FAILED, and s%d was not undone", i)
 		}
 	}
 }
 
-// blocked is right at and behind a pivot alone: no compensation here fails for good.
+// blocked has a reason, and a person leads the run out.
 func (c *chance) blocked() {
 	rec := c.record()
-	if c.pivot < 0 || rec.Next() < c.pivot {
-		c.failf("it is BLOCKED at s%d, and the pivot is %d", rec.Next(), c.pivot)
+	at := rec.StepIndex(rec.CurrentStep)
+	if at < 0 {
+		c.failf("it is BLOCKED at %q", rec.CurrentStep)
+		return
+	}
+	forwards := rec.EndsAs == ""
+	if forwards && !c.once[at] && (c.pivot < 0 || at < c.pivot) {
+		c.failf("it is BLOCKED at s%d, and the pivot is %d", at, c.pivot)
+	}
+	o, ctx := newSaga(c.t, c.definition(), c.store, saga.WithClock(c.clk)), c.t.Context()
+	step, way := rec.CurrentStep, c.rng.IntN(3)
+	var err error
+	switch {
+	case forwards && way == 0:
+		c.refused[at], c.retried[at] = false, true
+		err = o.Retry(ctx, c.key, "try again")
+	case forwards && way == 1:
+		c.stands[at] = true
+		err = o.MarkDone(ctx, c.key, step, fmt.Sprint("r", at), "done by hand")
+	case forwards:
+		c.forced = true
+		err = o.ForceCompensate(ctx, c.key, "enough")
+	case way == 0:
+		c.stands[at], c.closed[at] = false, true
+		err = o.MarkCompensated(ctx, c.key, step, "undone by hand")
+	default:
+		err = o.Retry(ctx, c.key, "try again")
+	}
+	c.note("a person, at %s, forwards: %v, way %d: %v", step, forwards, way, err)
+	if err != nil {
+		c.failf("a person was refused: %v", err)
 	}
 }
 
@@ -260,7 +341,7 @@ func TestPromisesHoldWhateverChanceBrings(t *testing.T) {
 		if n, err := strconv.Atoi(os.Getenv("TSUZUKI_TEST_SEEDS")); err == nil {
 			seeds = n
 		}
-		ends := map[state.Status]int{}
+		ends, people := map[state.Status]int{}, 0
 		for seed := range uint64(seeds) {
 			c := newChance(t, seed, clk, store)
 			for !c.next() {
@@ -270,11 +351,13 @@ func TestPromisesHoldWhateverChanceBrings(t *testing.T) {
 				}
 			}
 			ends[c.record().Status]++
+			people += min(c.people, 1)
 			if t.Failed() {
 				return
 			}
 		}
-		for _, end := range []state.Status{state.StatusCompleted, state.StatusFailed, state.StatusBlocked} {
+		require.Greater(t, people, seeds/100)
+		for _, end := range []state.Status{state.StatusCompleted, state.StatusFailed, state.StatusReversed} {
 			require.Greater(t, ends[end], seeds/100, "%s is hardly met: %v", end, ends)
 		}
 	})
