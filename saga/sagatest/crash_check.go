@@ -58,10 +58,13 @@ func (t *trial) judgeRest(rec *state.Record, base *trial, say func(string, ...an
 
 // judgeEnd compares what the run came to with the run without the fault.
 func (t *trial) judgeEnd(rec *state.Record, base *trial, say func(string, ...any)) {
-	if base == nil {
+	if base == nil || len(t.strikes) == 0 {
 		return
 	}
 	want := base.book.Record()
+	if t.oneAnswer() && rec.Runs != want.Runs {
+		say("one write that was not answered made the run change hands: it was taken up %d times, and %d times without the fault", rec.Runs, want.Runs)
+	}
 	dropped := slices.ContainsFunc(rec.Audit, func(a state.AuditEntry) bool { return a.Verb == "cancel_dropped" })
 	switch {
 	case t.cancelled && !base.cancelled && !dropped && rec.Status == state.StatusCompleted:
@@ -72,6 +75,12 @@ func (t *trial) judgeEnd(rec *state.Record, base *trial, say func(string, ...any
 	default:
 		say("the run ended as %s; without the fault it ends as %s", describe(rec), describe(want))
 	}
+}
+
+// oneAnswer tells whether all that went wrong is that one write failed, or was not answered.
+func (t *trial) oneAnswer() bool {
+	last := t.strikes[len(t.strikes)-1]
+	return (last.fault == lost || last.fault == fails) && strings.Contains(last.at, " write ")
 }
 
 func sameEnd(a, b *state.Record) bool {

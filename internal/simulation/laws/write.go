@@ -32,6 +32,7 @@ var laws = map[string]func(*write) string{
 	"messages":                messages,
 	"a take-over marks":       takeOver,
 	"people are named":        audited,
+	"a live lease":            leaseRespected,
 }
 
 func fenced(w *write) string {
@@ -261,6 +262,14 @@ func takeOver(w *write) string {
 func audited(w *write) string {
 	if w.before.Status == state.StatusBlocked && len(w.ch.Audit) == 0 || w.before.Status == state.StatusCompleted && !w.by("reverse") {
 		return fmt.Sprintf("%s was left without an audit line", w.before.Status)
+	}
+	return ""
+}
+
+// leaseRespected: by the clock of whoever takes a run up, its last holder's lease is over.
+func leaseRespected(w *write) string {
+	if w.ch.Owner != "" && w.ch.Owner != w.before.Owner && w.before.LeaseLive(w.ch.UpdatedAt) {
+		return fmt.Sprintf("the run was taken up %v before its lease was over", w.before.LeaseUntil.Sub(w.ch.UpdatedAt))
 	}
 	return ""
 }
