@@ -240,14 +240,26 @@ func (o *Operator) storeError(key Key, err error) error {
 	return (&engine{}).storeError(key, err)
 }
 
-// checkResult encodes a result that a person gives for a step, if it is of the step's type.
-func (e *engine) checkResult(step string, result any) (json.RawMessage, error) {
-	for _, p := range append([]*plan{e.plan}, e.plan.older()...) {
-		for i := range p.steps {
-			if p.steps[i].Name == step {
-				return p.steps[i].Check(result)
-			}
-		}
+// checkResult encodes a result that a person gives for a step, if it is of the type that the step has in the version
+// that the run is of.
+func (e *engine) checkResult(ctx context.Context, key Key, step string, result any) (json.RawMessage, error) {
+	rec, err := e.get(ctx, key, key.String())
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%s has no step %q", e.plan.name, step)
+	p, known := e.plan.of(rec.Version)
+	if !known {
+		return nil, &Error{Kind: ErrDefinitionChanged, Key: key, Step: step, Err: fmt.Errorf("it is of version %d", rec.Version)}
+	}
+	for i := range p.steps {
+		if p.steps[i].Name != step {
+			continue
+		}
+		raw, err := p.steps[i].Check(result)
+		if err != nil {
+			return nil, &Error{Kind: ErrInvalidInput, Key: key, Step: step, Err: err}
+		}
+		return raw, nil
+	}
+	return nil, &Error{Kind: ErrNotAllowed, Key: key, Step: step, Err: fmt.Errorf("%s has no such step", e.plan.name)}
 }

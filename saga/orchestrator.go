@@ -116,9 +116,9 @@ func (o *Orchestrator[In, Out]) Retry(ctx context.Context, key Key, note string)
 // MarkDone says that the blocked step was done, with this result, whose type is checked; see [Operator.MarkDone].
 func (o *Orchestrator[In, Out]) MarkDone(ctx context.Context, key Key, step string, result any, note string) error {
 	return o.verb(key, func(key Key) error {
-		raw, err := o.e.checkResult(step, result)
+		raw, err := o.e.checkResult(ctx, key, step, result)
 		if err != nil {
-			return &Error{Kind: ErrInvalidInput, Key: key, Step: step, Err: err}
+			return err
 		}
 		return o.e.operator().MarkDone(ctx, key, step, raw, note)
 	})

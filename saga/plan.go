@@ -168,12 +168,3 @@ func (p *plan) hash(raw json.RawMessage) (string, error) {
 	}
 	return state.PayloadHash(picked)
 }
-
-// older are the declarations given with Previous.
-func (p *plan) older() []*plan {
-	var out []*plan
-	for _, q := range p.previous {
-		out = append(out, q)
-	}
-	return out
-}
