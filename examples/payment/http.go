@@ -33,6 +33,8 @@ func (o options) serve(ctx context.Context, w *world) error {
 	}
 	sayf("http", "orders at http://%s/orders", l.Addr())
 	server := &http.Server{Handler: routes(orders), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	stopRelaying := w.relayBeside(ctx)
+	defer stopRelaying()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

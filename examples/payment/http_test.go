@@ -157,6 +157,7 @@ func TestAClientDoesNotNoticeThatTheServerDied(t *testing.T) {
 	said, code = second.interrupt()
 	assert.Zero(t, code, second.errs.String())
 	assert.Contains(t, said, "attempt 2 with the same key")
+	assert.Contains(t, said, "the queue: one message\n")
 	assert.Contains(t, said, "ledger: one charge\n")
 }
 

@@ -35,7 +35,7 @@ func start(ctx context.Context, args []string) int {
 		return exitUsage
 	}
 	if o.walk {
-		err = walk(ctx)
+		err = walk(ctx, o)
 	} else {
 		err = one(ctx, o)
 	}
@@ -48,7 +48,7 @@ func start(ctx context.Context, args []string) int {
 
 // options are the flags.
 type options struct {
-	walk       bool // there were none
+	walk       bool // there were none but those that say where things are kept
 	crashAfter string
 	decline    bool
 	timeout    bool
@@ -56,7 +56,17 @@ type options struct {
 	db         string
 	provider   string
 	http       string
+	store      string
+	endpoint   string
+	table      string
+	sqs        string
 }
+
+// The values of --store.
+const (
+	onSQLite   = "sqlite"
+	onDynamoDB = "dynamodb"
+)
 
 const usage = `go run ./examples/payment          one order in three processes, the first of which dies
 go run ./examples/payment FLAGS    one process that makes an order
@@ -66,13 +76,22 @@ go run ./examples/payment FLAGS    one process that makes an order
   --decline           the provider declines the card
   --timeout           the provider charges, and answers too late
   --key KEY           the order's number (order-001)
-  --db FILE           where runs are recorded, the services' books beside it (a temporary folder)
+  --db FILE           where runs are recorded, the services' books and the queue beside it (a temporary folder)
   --provider URL      call the payment provider at URL instead of starting one
   --http ADDR         serve orders over HTTP at ADDR, such as :8080, until it is interrupted (in place of --key)
+
+And for both:
+
+  --store dynamodb    record runs on a DynamoDB table (--db is then for the books and the queue alone)
+  --endpoint URL      ask for the table at URL, such as http://127.0.0.1:8000, instead of at AWS
+  --table NAME        the table's name (tsuzuki-payment); it is made when it is not there
+  --sqs URL           send messages to the SQS queue at URL instead of to a file
+
+AWS_REGION and credentials are taken from the environment, as every AWS program does.
 `
 
 func parse(args []string) (options, error) {
-	o := options{walk: len(args) == 0}
+	o := options{}
 	f := flag.NewFlagSet("payment", flag.ContinueOnError)
 	f.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	f.StringVar(&o.crashAfter, "crash-after", "", "")
@@ -82,14 +101,37 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.db, "db", "", "")
 	f.StringVar(&o.provider, "provider", "", "")
 	f.StringVar(&o.http, "http", "", "")
+	f.StringVar(&o.store, "store", onSQLite, "")
+	f.StringVar(&o.endpoint, "endpoint", "", "")
+	f.StringVar(&o.table, "table", "tsuzuki-payment", "")
+	f.StringVar(&o.sqs, "sqs", "", "")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+	o.walk = true
+	f.Visit(func(set *flag.Flag) { o.walk = o.walk && slices.Contains(places, set.Name) })
 	wrong := o.wrong(f.Args())
 	if wrong != nil {
 		fmt.Fprintf(os.Stderr, "payment: %v\n\n%s", wrong, usage)
 	}
 	return o, wrong
+}
+
+// places are the flags that say where things are kept. A walk takes them too.
+var places = []string{"store", "endpoint", "table", "sqs"}
+
+// placeFlags are those flags for another process.
+func (o options) placeFlags() (flags []string) {
+	if o.store == onDynamoDB {
+		flags = append(flags, "--store", o.store, "--table", o.table)
+	}
+	if o.endpoint != "" {
+		flags = append(flags, "--endpoint", o.endpoint)
+	}
+	if o.sqs != "" {
+		flags = append(flags, "--sqs", o.sqs)
+	}
+	return flags
 }
 
 func (o options) wrong(rest []string) error {
@@ -98,6 +140,10 @@ func (o options) wrong(rest []string) error {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	case o.crashAfter != "" && !slices.Contains(checkout.Steps(), o.crashAfter):
 		return fmt.Errorf("--crash-after %s: there is no such step", o.crashAfter)
+	case o.store != onSQLite && o.store != onDynamoDB:
+		return fmt.Errorf("--store %s: it is %s or %s", o.store, onSQLite, onDynamoDB)
+	case o.store != onDynamoDB && o.endpoint != "":
+		return errors.New("--endpoint is for --store dynamodb")
 	case o.provider != "" && (o.decline || o.timeout):
 		return errors.New("--decline and --timeout are for the provider that this process starts, not for one at --provider")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/checkout"
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/ledger"
+	"github.com/tsuzuki-go/tsuzuki/examples/payment/queue"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -68,11 +69,12 @@ func exe(dir string) string {
 type folder struct {
 	t         *testing.T
 	work, tmp string
+	env       []string // beside this process's own
 }
 
 func newFolder(t *testing.T) *folder {
 	t.Helper()
-	return &folder{t, t.TempDir(), t.TempDir()}
+	return &folder{t: t, work: t.TempDir(), tmp: t.TempDir()}
 }
 
 func (f *folder) start(name string, args ...string) (stdout, stderr string, code int) {
@@ -81,7 +83,7 @@ func (f *folder) start(name string, args ...string) (stdout, stderr string, code
 	if name != "go" {
 		cmd.Dir = f.work
 	}
-	cmd.Env = append(os.Environ(), "TMPDIR="+f.tmp, "TMP="+f.tmp, "GOTMPDIR="+f.work)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+f.tmp, "TMP="+f.tmp, "GOTMPDIR="+f.work), f.env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -180,6 +182,10 @@ func TestACrashAfterAnyStepIsResumed(t *testing.T) {
 				require.NoError(t, err)
 				assert.Len(t, entries, 1, service)
 			}
+			sent, err := queue.Open(filepath.Join(f.work, "runs.db.queue.jsonl")).Entries()
+			require.NoError(t, err)
+			require.Len(t, sent, 1)
+			assert.Equal(t, "demo#create_order#order-001/notify/0", sent[0].ID)
 		})
 	}
 }
@@ -215,6 +221,8 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		"not defined":                               {"--nonsense"},
 		`unexpected argument "now"`:                 {"--decline", "now"},
 		"are for the provider that this process st": {"--provider", "http://127.0.0.1:1", "--timeout"},
+		"it is sqlite or dynamodb":                  {"--store", "postgres"},
+		"is for --store dynamodb":                   {"--endpoint", "http://127.0.0.1:1"},
 	} {
 		out, errs, code := f.pay(args...)
 		assert.Equal(t, 2, code, says)
@@ -231,9 +239,12 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 func TestErrorsEndWithCode1(t *testing.T) {
 	t.Parallel()
 	f := newFolder(t)
+	f.env = []string{"AWS_REGION=", "AWS_DEFAULT_REGION=", "AWS_PROFILE=", "AWS_CONFIG_FILE=none", "AWS_SHARED_CREDENTIALS_FILE=none"}
 	for says, args := range map[string][]string{
 		"the ID is empty": {"--key", ""},
 		"no answer from":  {"--key", "order-1", "--db", "runs.db", "--provider", "http://127.0.0.1:1"},
+		"set AWS_REGION":  {"--key", "order-1", "--store", "dynamodb"},
+		"not the URL":     {"--key", "order-1", "--sqs", "orders"},
 	} {
 		_, errs, code := f.pay(args...)
 		assert.Equal(t, 1, code, says)

@@ -65,10 +65,11 @@ func (o options) order(ctx context.Context, w *world) (finished bool, err error)
 		sayf("run", "held by another process, perhaps a dead one; waiting for its lease of %v to end", lease)
 		receipt, err = orders.Run(ctx, runKey(o.key), in, saga.Wait(5*lease), saga.Report(&info))
 	}
-	if err == nil && !info.Replayed {
-		err = showOutbox(ctx, orders, runKey(o.key))
+	finished, err = verdict(receipt, info, err)
+	if err != nil {
+		return finished, err
 	}
-	return verdict(receipt, info, err)
+	return finished, w.sendTheRest(ctx)
 }
 
 // orders is the orchestrator: the saga on the store.
@@ -78,15 +79,24 @@ func (o options) orders(w *world) (*saga.Orchestrator[checkout.Order, checkout.R
 		saga.WithErrors(checkout.Errors()),
 		saga.WithListener(narrator()),
 		saga.WithInterceptor(o.around),
+		saga.WithRelay(w.relay),
 	)
 }
 
 func (o options) sayHowToGoOn() {
 	if o.http != "" {
-		sayf("later", "go run ./examples/payment --http %s --db %s, and the same request again", o.http, o.db)
+		sayf("later", "go run ./examples/payment --http %s --db %s%s, and the same request again", o.http, o.db, o.otherFlags())
 		return
 	}
-	sayf("later", "go run ./examples/payment --key %s --db %s", o.key, o.db)
+	sayf("later", "go run ./examples/payment --key %s --db %s%s", o.key, o.db, o.otherFlags())
+}
+
+// otherFlags are the flags that say where things are kept, with a space before each.
+func (o options) otherFlags() (said string) {
+	for _, word := range o.placeFlags() {
+		said += " " + word
+	}
+	return said
 }
 
 func runKey(orderNo string) saga.Key { return saga.Key{Tenant: "demo", ID: orderNo} }
@@ -147,18 +157,6 @@ func narrator() saga.Listener {
 		},
 		StepUndone: func(_ context.Context, e saga.StepEvent) { sayf(e.Step, "undone") },
 	}
-}
-
-// showOutbox tells of the messages that the run has left. No relay runs here that would send them.
-func showOutbox(ctx context.Context, orders *saga.Orchestrator[checkout.Order, checkout.Receipt], key saga.Key) error {
-	rec, err := orders.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	for _, m := range rec.Outbox.Messages {
-		sayf("outbox", "a message for %s, recorded with the step and waiting for a relay", m.Topic)
-	}
-	return nil
 }
 
 // showRecord prints what is recorded of a run.

@@ -47,7 +47,7 @@ func (o options) showBooks() error {
 		}
 		showEntries(entries)
 	}
-	return nil
+	return o.showQueue()
 }
 
 func showEntries(entries []ledger.Entry) {

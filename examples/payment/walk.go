@@ -8,20 +8,24 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/checkout"
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/provider"
-	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 )
 
 // walk makes one order in three processes, the first of which dies.
-func walk(ctx context.Context) (err error) {
+func walk(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp("", "tsuzuki-payment-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o := options{key: "order-001", db: filepath.Join(dir, "runs.db")}
+	o.db = filepath.Join(dir, "runs.db")
+	if o.store == onDynamoDB || o.sqs != "" {
+		// A table and a queue remember the last walk, and the same order again would not run.
+		o.key = fmt.Sprintf("order-%x", time.Now().UnixMilli())
+	}
 
 	// The provider outlives the processes that call it, as providers do.
 	url, stop, err := provider.Serve(ctx, provider.New(o.books(providerBooks), provider.Mood{}))
@@ -65,7 +69,7 @@ func (o options) child(ctx context.Context, want int) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"--key", o.key, "--db", o.db, "--provider", o.provider}
+	args := append([]string{"--key", o.key, "--db", o.db, "--provider", o.provider}, o.placeFlags()...)
 	if o.crashAfter != "" {
 		args = append(args, "--crash-after", o.crashAfter)
 	}
@@ -82,12 +86,12 @@ func (o options) child(ctx context.Context, want int) error {
 	return err
 }
 
-// look opens the file that the dead process has left behind, and shows what stands in it.
+// look opens the store that the dead process has left behind, and shows what stands in it.
 func (o options) look(ctx context.Context) (err error) {
-	store, err := sqlite.Open(ctx, o.db)
+	store, closeStore, err := o.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, closeStore()) }()
 	return showRecord(ctx, store, o.key)
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/ledger"
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/provider"
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/shop"
+	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
 	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 )
 
-// world is what the saga needs around it: a store and the services.
+// world is what the saga needs around it: a store, a relay for what it leaves there, and the services.
 type world struct {
 	store    state.Store
+	relay    *outbox.Relay
 	services checkout.Services
 	closers  []func() error
 }
@@ -27,11 +29,14 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	store, err := sqlite.Open(ctx, o.db)
-	if err != nil {
+	var closeStore func() error
+	if w.store, closeStore, err = o.openStore(ctx); err != nil {
 		return nil, err
 	}
-	w.store, w.closers = store, append(w.closers, store.Close)
+	w.closers = append(w.closers, closeStore)
+	if w.relay, err = o.openRelay(ctx, w.store); err != nil {
+		return nil, err
+	}
 
 	url := o.provider
 	if url == "" {
@@ -50,6 +55,19 @@ func open(ctx context.Context, o options) (_ *world, err error) {
 		Points: shop.NewPoints(o.books(pointsBooks)),
 	}
 	return w, nil
+}
+
+// openStore opens where runs are recorded.
+func (o options) openStore(ctx context.Context) (_ state.Store, closeIt func() error, err error) {
+	if o.store == onDynamoDB {
+		s, err := o.openTable(ctx)
+		return s, func() error { return nil }, err
+	}
+	s, err := sqlite.Open(ctx, o.db)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
 }
 
 // close closes everything, what was opened last first.
