@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/dynamotest"
+	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
 	"github.com/tsuzuki-go/tsuzuki/state/dynamostore"
 )
@@ -280,4 +281,18 @@ func TestEndedRunsCantBeListed(t *testing.T) {
 		_, err := s.List(t.Context(), state.Query{Statuses: []state.Status{state.StatusBlocked, status}})
 		require.ErrorIs(t, err, state.ErrUnsupported)
 	}
+}
+
+// As many messages are named as there are, but one of them is gone already: the other one must not be closed over.
+func TestSentOfAMessageThatIsGoneLeavesTheOthers(t *testing.T) {
+	s := newStore(t, dynamotest.Start(t, true))
+	r := claimedAndEnded(t, s)
+	b := batchOf(r)
+	last := b.Messages[1]
+	b.Messages[1] = message(r.Key+"/gone/0", "gone", r.CreatedAt)
+	require.NoError(t, s.Sent(t.Context(), b, all(b)))
+	require.NoError(t, r.Outbox.Sent(b, all(b)))
+	(&costlyRun{Record: r}).stored(t, s)
+	assert.Equal(t, []outbox.Message{last}, r.Outbox.Sendable())
+	assert.Equal(t, 1, entries(t, s))
 }
