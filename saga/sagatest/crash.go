@@ -3,6 +3,7 @@ package sagatest
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type CrashReport struct {
 	Boundaries int
 	// Faults is how often each fault has struck.
 	Faults map[string]int
+	// Left is how many faults [OneIn] has left out.
+	Left int
 	// NeverReached are the functions of the definition that no run has called, such as "undo ship" or "probe charge".
 	NeverReached []string
 }
@@ -46,6 +49,19 @@ func (o crashOption) applyCrash(c *crashConfig) error { return o(c) }
 type crashConfig struct {
 	store   func(saga.Clock) state.Store
 	options []saga.Option
+	oneIn   int
+}
+
+// OneIn lets only one in n faults strike, always the same ones: for a store that takes its time. The report says how many
+// were left out, and the functions that only those would have reached are reported as never reached.
+func OneIn(n int) CrashOption {
+	return crashOption(func(c *crashConfig) error {
+		if n < 1 {
+			return fmt.Errorf("OneIn(%d): at least 1", n)
+		}
+		c.oneIn = n
+		return nil
+	})
 }
 
 // OnStore lets the lab work on this store in place of one in memory. open is called once, with the clock that the store

@@ -2,6 +2,7 @@ package sagatest
 
 import (
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"sync"
@@ -144,7 +145,11 @@ func (l *lab) explore(s scenario) {
 // strike is one trial with a fault, judged.
 func (l *lab) strike(s scenario, base *trial, at strike) {
 	name := fmt.Sprintf("%s/%s/%s", s.name, at.at, at.fault)
-	if l.only != "" && l.only != name {
+	switch {
+	case l.only != "" && l.only != name:
+		return
+	case l.only == "" && l.cfg.oneIn > 1 && crc32.ChecksumIEEE([]byte(name))%uint32(l.cfg.oneIn) != 0: //nolint:gosec // a small number
+		l.report.Left++
 		return
 	}
 	t := l.trial(s, at)
