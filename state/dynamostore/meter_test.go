@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +25,11 @@ type reporting struct {
 	dynamostore.Client
 	consumed *types.ConsumedCapacity
 	err      error
-	asked    types.ReturnConsumedCapacity
+	asked    atomic.Value // of types.ReturnConsumedCapacity
 }
 
 func (r *reporting) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	r.asked = in.ReturnConsumedCapacity
+	r.asked.Store(in.ReturnConsumedCapacity)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -45,7 +46,7 @@ func TestMeterTakesWhatTheServerReports(t *testing.T) {
 	in := &dynamodb.PutItemInput{Item: it}
 	_, err = m.PutItem(t.Context(), in)
 	require.NoError(t, err)
-	assert.Equal(t, types.ReturnConsumedCapacityIndexes, server.asked)
+	assert.Equal(t, types.ReturnConsumedCapacityIndexes, server.asked.Load())
 	assert.Empty(t, in.ReturnConsumedCapacity, "the caller's request is left as it was")
 	assert.Equal(t, dynamostore.Report{Requests: map[string]int{"PutItem": 1}, WriteUnits: 4, IndexUnits: 1}, m.Report())
 	m.Reset()
