@@ -68,6 +68,8 @@ const (
 	onDynamoDB = "dynamodb"
 )
 
+const defaultTable = "tsuzuki-payment"
+
 const usage = `go run ./examples/payment          one order in three processes, the first of which dies
 go run ./examples/payment FLAGS    one process that makes an order
 
@@ -103,7 +105,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.http, "http", "", "")
 	f.StringVar(&o.store, "store", onSQLite, "")
 	f.StringVar(&o.endpoint, "endpoint", "", "")
-	f.StringVar(&o.table, "table", "tsuzuki-payment", "")
+	f.StringVar(&o.table, "table", "", "")
 	f.StringVar(&o.sqs, "sqs", "", "")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -113,6 +115,9 @@ func parse(args []string) (options, error) {
 	wrong := o.wrong(f.Args())
 	if wrong != nil {
 		fmt.Fprintf(os.Stderr, "payment: %v\n\n%s", wrong, usage)
+	}
+	if o.table == "" {
+		o.table = defaultTable
 	}
 	return o, wrong
 }
@@ -142,8 +147,8 @@ func (o options) wrong(rest []string) error {
 		return fmt.Errorf("--crash-after %s: there is no such step", o.crashAfter)
 	case o.store != onSQLite && o.store != onDynamoDB:
 		return fmt.Errorf("--store %s: it is %s or %s", o.store, onSQLite, onDynamoDB)
-	case o.store != onDynamoDB && o.endpoint != "":
-		return errors.New("--endpoint is for --store dynamodb")
+	case o.store != onDynamoDB && (o.endpoint != "" || o.table != ""):
+		return errors.New("--endpoint and --table are for --store dynamodb")
 	case o.provider != "" && (o.decline || o.timeout):
 		return errors.New("--decline and --timeout are for the provider that this process starts, not for one at --provider")
 	}

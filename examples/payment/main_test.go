@@ -222,7 +222,8 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		`unexpected argument "now"`:                 {"--decline", "now"},
 		"are for the provider that this process st": {"--provider", "http://127.0.0.1:1", "--timeout"},
 		"it is sqlite or dynamodb":                  {"--store", "postgres"},
-		"is for --store dynamodb":                   {"--endpoint", "http://127.0.0.1:1"},
+		"--endpoint and --table are for":            {"--endpoint", "http://127.0.0.1:1"},
+		"are for --store dynamodb":                  {"--table", "runs"},
 	} {
 		out, errs, code := f.pay(args...)
 		assert.Equal(t, 2, code, says)

@@ -96,6 +96,7 @@ func TestACrashOnDynamoDBIsResumedAsItSays(t *testing.T) {
 
 func TestTheSameWalkWithSQS(t *testing.T) {
 	t.Parallel()
+	brokertest.Endpoint(t, "SQS_ENDPOINT")
 	for name, fifo := range map[string]bool{"standard": false, "fifo": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
