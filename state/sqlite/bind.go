@@ -9,10 +9,15 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// binder binds the parameters of a statement one after the other. What is not bound is NULL.
+// binder binds the parameters of a statement one after the other, each of them: what was bound before stays otherwise.
 type binder struct {
 	s *sqlite.Stmt
 	n int
+}
+
+func (b *binder) null() {
+	b.n++
+	b.s.BindNull(b.n)
 }
 
 func (b *binder) text(v string) {
@@ -26,17 +31,19 @@ func (b *binder) int(v int64) {
 }
 
 func (b *binder) time(t time.Time) {
-	b.n++
-	if !t.IsZero() {
-		b.s.BindInt64(b.n, t.UnixMilli())
+	if t.IsZero() {
+		b.null()
+	} else {
+		b.int(t.UnixMilli())
 	}
 }
 
 // second binds a time up to the next second.
 func (b *binder) second(t time.Time) {
-	b.n++
-	if !t.IsZero() {
-		b.s.BindInt64(b.n, ceilSecond(t))
+	if t.IsZero() {
+		b.null()
+	} else {
+		b.int(ceilSecond(t))
 	}
 }
 
@@ -50,9 +57,10 @@ func ceilSecond(t time.Time) int64 {
 
 // bytes binds v as a text, NULL for nil. SQLite takes a text as it comes, whether it is UTF-8 or not.
 func (b *binder) bytes(v []byte) {
-	b.n++
-	if v != nil {
-		b.s.BindText(b.n, view(v))
+	if v == nil {
+		b.null()
+	} else {
+		b.text(view(v))
 	}
 }
 
@@ -68,9 +76,10 @@ func (b *binder) data(v []byte) {
 
 // orNull binds NULL for an empty text.
 func (b *binder) orNull(v string) {
-	b.n++
-	if v != "" {
-		b.s.BindText(b.n, v)
+	if v == "" {
+		b.null()
+	} else {
+		b.text(v)
 	}
 }
 
@@ -108,7 +117,7 @@ func (e *encoded) part(there bool, add func()) span {
 // bind binds a part as a text.
 func (e *encoded) bind(b *binder, s span) {
 	if s.null {
-		b.n++
+		b.null()
 		return
 	}
 	b.text(view(e.buf[s.from:s.to]))

@@ -64,7 +64,8 @@ type commitTask struct {
 	enc   encoded
 	ch    *state.Change
 	how   int
-	known known // before the write; after it, once apply has been called without trouble
+	known known // before the write
+	after known // after it
 }
 
 var commitTasks = sync.Pool{New: func() any {
@@ -81,8 +82,8 @@ func (s *Store) Commit(ctx context.Context, ch *state.Change) error {
 	if left {
 		return s.failed("Commit", ch.Key, err)
 	}
-	k := t.known
-	t.ch, t.known = nil, known{}
+	k := t.after
+	t.ch, t.known, t.after = nil, known{}, known{}
 	t.enc.release()
 	commitTasks.Put(t)
 	if err != nil {
@@ -218,8 +219,8 @@ func (t *commitTask) addRows(tx *tx) error {
 			return err
 		}
 	}
-	t.known.owner, t.known.revision = ch.Owner, ch.IfRevision+1
-	t.known.size += t.size
+	t.after = t.known
+	t.after.owner, t.after.revision, t.after.size = ch.Owner, ch.IfRevision+1, t.known.size+t.size
 	return nil
 }
 
@@ -241,7 +242,7 @@ func (t *commitTask) read(tx *tx) (answer, err error) {
 	if tx.maxRecord > 0 && size > tx.maxRecord && grows {
 		return tooLarge(t.ch.Key, size, tx.maxRecord), nil
 	}
-	t.known = known{
+	t.after = known{
 		id: r.id, owner: rec.Owner, revision: rec.Revision, size: size, steps: len(rec.Steps), plan: slices.Clone(rec.Plan), retained: rec.Retention > 0,
 	}
 	return nil, tx.rewrite(r)

@@ -63,7 +63,7 @@ func (c conn) first(query string, take func(*sqlite.Stmt)) error {
 	return errors.Join(err, s.Finalize())
 }
 
-// run runs a statement whose rows don't matter, and lets go of what was bound to it.
+// run runs a statement whose rows don't matter. What is bound to it stays bound.
 func run(s *sqlite.Stmt) error {
 	_, err := s.Step()
 	return done(s, err)
@@ -74,9 +74,6 @@ func done(s *sqlite.Stmt, err error) error {
 	reset := s.Reset()
 	if err == nil {
 		err = reset
-	}
-	if clear := s.ClearBindings(); err == nil {
-		err = clear
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import "sync"
 type memory struct {
 	mu   sync.Mutex
 	runs map[string]known
+	most int
 }
 
 // known is what is known of a run at one revision.
@@ -24,7 +25,13 @@ type known struct {
 // maxKnown is how many runs are kept in mind.
 const maxKnown = 8192
 
-func newMemory() *memory { return &memory{runs: map[string]known{}} }
+func newMemory(oblivious bool) *memory {
+	m := &memory{runs: map[string]known{}, most: maxKnown}
+	if oblivious {
+		m.most = 0
+	}
+	return m
+}
 
 // at is what is known of the run at that owner and revision.
 func (m *memory) at(key, owner string, revision int64) (known, bool) {
@@ -39,11 +46,11 @@ func (m *memory) at(key, owner string, revision int64) (known, bool) {
 func (m *memory) keep(key string, k known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k.owner == "" {
+	if k.owner == "" || m.most == 0 {
 		delete(m.runs, key)
 		return
 	}
-	if _, ok := m.runs[key]; !ok && len(m.runs) >= maxKnown {
+	if _, ok := m.runs[key]; !ok && len(m.runs) >= m.most {
 		m.forgetSome()
 	}
 	m.runs[key] = k
@@ -51,7 +58,7 @@ func (m *memory) keep(key string, k known) {
 
 // forgetSome makes room: an eighth of all, whichever they are.
 func (m *memory) forgetSome() {
-	n := maxKnown / 8
+	n := max(m.most/8, 1)
 	for key := range m.runs {
 		delete(m.runs, key)
 		if n--; n == 0 {

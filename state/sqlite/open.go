@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -29,7 +31,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(c, path, cfg)
+	s, err := assemble(c, path, cfg)
 	if err != nil {
 		return nil, explain(path, "open", errors.Join(err, c.Close()))
 	}
@@ -37,7 +39,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-func newStore(c conn, path string, cfg config) (*Store, error) {
+func assemble(c conn, path string, cfg config) (*Store, error) {
 	tx, err := newTx(c, cfg.maxRecord)
 	if err != nil {
 		return nil, err
@@ -51,7 +53,10 @@ func newStore(c conn, path string, cfg config) (*Store, error) {
 		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
 		purger: &purger{}, ended: make(chan struct{}),
 	}
-	return &Store{path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs, memory: newMemory()}, nil
+	return &Store{
+		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs, memory: newMemory(cfg.oblivious),
+		unreadable: cfg.unreadable,
+	}, nil
 }
 
 func (w *writer) close() error {
@@ -74,15 +79,16 @@ func locate(path string) (string, error) {
 	}
 	info, err := os.Stat(abs)
 	switch {
-	case err == nil && info.IsDir():
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(abs)); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("sqlite: %s: make its folder first: %w", abs, err)
+		}
+	case err != nil:
+		return "", fmt.Errorf("sqlite: %s: this process may not look into its folder: %w", abs, err)
+	case info.IsDir():
 		return "", fmt.Errorf("sqlite: %s is a folder; name a file in it", abs)
-	case err == nil && !info.Mode().IsRegular():
+	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("sqlite: %s is not a regular file", abs)
-	case err == nil:
-		return abs, nil
-	}
-	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
-		return "", fmt.Errorf("sqlite: %s: make its folder first: %w", abs, err)
 	}
 	return abs, nil
 }
@@ -96,7 +102,7 @@ func prepareFile(ctx context.Context, path string, cfg config) (conn, error) {
 	c := conn{raw}
 	c.SetBusyTimeout(cfg.busyTimeout)
 	c.SetInterrupt(ctx.Done())
-	err = setUp(c, cfg.migrations)
+	err = patiently(ctx, cfg.busyTimeout, func() error { return setUp(c, cfg.migrations) })
 	c.SetInterrupt(nil)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -106,6 +112,26 @@ func prepareFile(ctx context.Context, path string, cfg config) (conn, error) {
 	}
 	return c, nil
 }
+
+// patiently tries again while the file is locked: SQLite doesn't wait for a lock that it needs on top of one that it has,
+// as when the mode of a new file is changed by several processes at once.
+func patiently(ctx context.Context, timeout time.Duration, try func() error) error {
+	for start := time.Now(); ; {
+		err := try()
+		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Since(start) >= timeout {
+			return err
+		}
+		timer := time.NewTimer(openRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+const openRetry = 5 * time.Millisecond
 
 func setUp(c conn, m []migration) error {
 	// Before anything is written: is it ours?

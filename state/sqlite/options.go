@@ -25,8 +25,12 @@ type config struct {
 	clock       clock.Clock
 	busyTimeout time.Duration
 	maxRecord   int
-	migrations  []migration
-	points      failpoints
+	unreadable  func(key string, err error)
+
+	// What follows is for tests.
+	migrations []migration
+	points     failpoints
+	oblivious  bool // know nothing of runs, so that every write reads
 }
 
 type option func(*config)
@@ -53,6 +57,13 @@ func WithBusyTimeout(d time.Duration) Option {
 // limit but SQLite's own, which is about 1 GB for one payload.
 func WithMaxRecord(n int) Option {
 	return option(func(cfg *config) { cfg.maxRecord = max(n, 0) })
+}
+
+// WithUnreadable makes List, Claim and Parked pass over records that can't be read ([state.ErrCorrupt]), and tell f of each,
+// every time that they meet it. f may be called concurrently. Without it such a record is an error of theirs, so that
+// nobody loses a run without being told; but it then keeps them from those behind it.
+func WithUnreadable(f func(key string, err error)) Option {
+	return option(func(cfg *config) { cfg.unreadable = f })
 }
 
 func newConfig(opts []Option) config {

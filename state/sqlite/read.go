@@ -47,7 +47,8 @@ func (s *Store) readFailed(op, key string, err error) error {
 	return s.failed(op, key, explain(s.path, "a read", err))
 }
 
-// List returns a page of records, those created first before the others; see [state.Store].
+// List returns a page of records, those created first before the others; see [state.Store]. Records that a newer version
+// of the library has written are passed over.
 func (s *Store) List(ctx context.Context, q state.Query) (state.Page, error) {
 	after, err := position(q.Cursor)
 	if err != nil {
@@ -73,10 +74,10 @@ func (s *Store) List(ctx context.Context, q state.Query) (state.Page, error) {
 		found = found[:q.Limit]
 		page.Next = strconv.FormatInt(found[q.Limit-1].id, 10)
 	}
+	if found, err = s.sift("List", found); err != nil {
+		return state.Page{}, err
+	}
 	for _, r := range found {
-		if err := r.decode(); err != nil {
-			return state.Page{}, s.failed("List", "", err)
-		}
 		page.Records = append(page.Records, r.rec)
 	}
 	return page, nil
@@ -103,7 +104,7 @@ func list(c conn, q state.Query, after int64, now time.Time) (page []*row, err e
 	b.int(after)
 	b.orNull(q.Operation)
 	if lapsed := q.LapsedBefore; lapsed.IsZero() {
-		b.n++
+		b.null()
 	} else { // stored leases are whole milliseconds
 		b.time(lapsed.Add(time.Millisecond - 1))
 	}
@@ -119,12 +120,7 @@ func list(c conn, q state.Query, after int64, now time.Time) (page []*row, err e
 		}
 		page = append(page, scan(s))
 	}
-	for _, r := range page {
-		if err := r.loadPayloads(c); err != nil {
-			return nil, err
-		}
-	}
-	return page, nil
+	return page, loadAll(c, page)
 }
 
 const listWhere = ` WHERE r.id > ?1 AND (?2 IS NULL OR a.operation = ?2)

@@ -23,7 +23,8 @@ const (
 
 	settleRuns = `UPDATE run_record SET expiration = ?1 + (SELECT retention FROM run_about a WHERE a.id = run_record.id)
   WHERE id IN (SELECT id FROM run_outbox WHERE relay = '` + relaySettle + `')`
-	settled = `DELETE FROM run_outbox WHERE relay = '` + relaySettle + `'`
+	settled = `DELETE FROM run_outbox WHERE relay = '` + relaySettle + `' AND token = '' AND claimed_until IS NULL`
+	seen    = `UPDATE run_outbox SET relay = NULL WHERE relay = '` + relaySettle + `'`
 
 	claimRun     = `UPDATE run_outbox SET token = ?2, claimed_until = ?3 WHERE id = ?1`
 	selectParked = `SELECT ` + columns + ` FROM run_outbox o JOIN run_record r USING (id) JOIN run_about a USING (id)
@@ -44,17 +45,26 @@ func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]ou
 		return nil, nil
 	}
 	var batches []outbox.Batch
+	var unread unreadable
 	err = s.write(ctx, "Claim", "", func(tx *tx) (answer, err error) {
-		batches = nil
+		batches, unread = nil, nil
 		if err := settle(tx); err != nil {
 			return nil, err
 		}
-		batches, answer, err = claim(tx, limit, lease)
-		return answer, err
+		rows, err := claimable(tx, limit)
+		if err != nil {
+			return nil, err
+		}
+		if rows, answer = unread.sift(rows, s.unreadable != nil); answer != nil {
+			return answer, nil
+		}
+		batches, err = claim(tx, rows, limit, lease)
+		return nil, err
 	})
 	if err != nil {
 		return nil, err
 	}
+	unread.tell(s.unreadable)
 	return batches, nil
 }
 
@@ -79,21 +89,15 @@ func settle(tx *tx) error {
 	if err := tx.exec(settleRuns, func(b *binder) { b.second(tx.now) }); err != nil {
 		return err
 	}
-	return tx.exec(settled, func(*binder) {})
+	if err := tx.exec(settled, func(*binder) {}); err != nil {
+		return err
+	}
+	return tx.exec(seen, func(*binder) {})
 }
 
-func claim(tx *tx, limit int, lease time.Duration) (batches []outbox.Batch, answer, err error) {
-	rows, err := claimable(tx, limit)
-	if err != nil {
-		return nil, nil, err
-	}
+// claim puts the runs under claims.
+func claim(tx *tx, rows []*row, limit int, lease time.Duration) (batches []outbox.Batch, err error) {
 	for _, r := range rows {
-		if err := r.loadPayloads(tx.c); err != nil {
-			return nil, nil, err
-		}
-		if answer := r.decode(); answer != nil {
-			return nil, answer, nil
-		}
 		due := r.rec.Outbox.Sendable()
 		b := outbox.Batch{RunKey: r.rec.Key, Token: rand.Text(), Messages: due[:min(len(due), limit)]}
 		err := tx.exec(claimRun, func(bind *binder) {
@@ -102,15 +106,14 @@ func claim(tx *tx, limit int, lease time.Duration) (batches []outbox.Batch, answ
 			bind.time(tx.now.Add(lease))
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		batches = append(batches, b)
 	}
-	return batches, nil, nil
+	return batches, nil
 }
 
-// claimable are due runs whose messages come to no more than limit. What it counts is the log's entries up to the first
-// parked one, without looking into them.
+// claimable are due runs whose messages come to no more than limit, whole but for those that can't be read.
 func claimable(tx *tx, limit int) (rows []*row, err error) {
 	s, err := tx.c.Prepare(selectDue)
 	if err != nil {
@@ -125,29 +128,29 @@ func claimable(tx *tx, limit int) (rows []*row, err error) {
 			return rows, done(s, err)
 		}
 		r := scan(s)
-		n, err := countSendable(r.messages)
-		if err != nil {
-			return nil, done(s, fmt.Errorf("run %s: %w: its messages: %w", r.rec.Key, state.ErrCorrupt, err))
-		}
-		if n = min(n, limit); n > left {
+		n := min(countSendable(r.messages), limit)
+		if n > left {
 			misses++
 			continue
 		}
 		left -= n
+		if err := r.loadPayloads(tx.c); err != nil {
+			return nil, done(s, err)
+		}
 		rows = append(rows, r)
 	}
 	return rows, done(s, nil)
 }
 
-func countSendable(log []byte) (n int, err error) {
+// countSendable counts the log's entries up to the first parked one.
+func countSendable(log []byte) (n int) {
 	for p := (parser{b: log}); p.i < len(log); n++ {
 		p.expect(',')
-		m, _ := p.message()
-		if p.err != nil || m.Parked != "" {
-			return n, p.err
+		if m, _ := p.message(); p.err != nil || m.Parked != "" {
+			break
 		}
 	}
-	return n, nil
+	return n
 }
 
 // Sent removes messages that have been sent; see [outbox.Source].
@@ -184,32 +187,29 @@ func (s *Store) Parked(ctx context.Context, cursor string) (msgs []outbox.Messag
 	if err != nil {
 		return nil, "", s.failed("Parked", "", err)
 	}
+	var rows []*row
 	err = s.readers.snapshot(ctx, func(c conn) error {
 		q, err := c.Prepare(selectParked)
 		if err != nil {
 			return err
 		}
-		var rows []*row
 		if rows, next, err = parkedRows(q, after, s.clock.Now().Unix()); err != nil {
 			return err
 		}
-		for _, r := range rows {
-			if err := r.loadPayloads(c); err != nil {
-				return err
-			}
-			if err := r.decode(); err != nil {
-				return err
-			}
-			for _, m := range r.rec.Outbox.Messages {
-				if m.Parked != "" {
-					msgs = append(msgs, m.Message)
-				}
-			}
-		}
-		return nil
+		return loadAll(c, rows)
 	})
 	if err != nil {
 		return nil, "", s.readFailed("Parked", "", err)
+	}
+	if rows, err = s.sift("Parked", rows); err != nil {
+		return nil, "", err
+	}
+	for _, r := range rows {
+		for _, m := range r.rec.Outbox.Messages {
+			if m.Parked != "" {
+				msgs = append(msgs, m.Message)
+			}
+		}
 	}
 	return msgs, next, nil
 }

@@ -125,3 +125,12 @@ func (r *row) loadPayloads(c conn) error {
 		r.payloads[s.ColumnText(0)] = columnBytes(s, 1)
 	}
 }
+
+func loadAll(c conn, rows []*row) error {
+	for _, r := range rows {
+		if err := r.loadPayloads(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

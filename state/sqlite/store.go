@@ -21,6 +21,8 @@ type Store struct {
 	writer    *writer
 	readers   *readers
 	memory    *memory
+	// unreadable is told of records that can't be read; nil: they are errors.
+	unreadable func(key string, err error)
 
 	closing sync.Once
 	closed  error
@@ -59,6 +61,9 @@ func (s *Store) failed(op, key string, err error) error {
 	var conflict *state.ConflictError
 	if err == nil || errors.As(err, &conflict) {
 		return err
+	}
+	if key == "" {
+		return fmt.Errorf("sqlite: %s: %w", op, err)
 	}
 	return fmt.Errorf("sqlite: %s %s: %w", op, key, err)
 }

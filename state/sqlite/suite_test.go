@@ -1,4 +1,4 @@
-package sqlite_test
+package sqlite
 
 import (
 	"path/filepath"
@@ -7,19 +7,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tsuzuki-go/tsuzuki/state"
-	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 	"github.com/tsuzuki-go/tsuzuki/state/statetest"
 )
 
-func open(t *testing.T, path string, opts ...sqlite.Option) *sqlite.Store {
-	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
 func TestStore(t *testing.T) {
 	t.Parallel()
-	statetest.Run(t, func(t *testing.T) state.Store { return open(t, filepath.Join(t.TempDir(), "runs.db")) })
+	suite(t)
+}
+
+// TestStoreThatReads takes the long way for every write, and so does the suite for the writes that seldom take it.
+func TestStoreThatReads(t *testing.T) {
+	t.Parallel()
+	suite(t, oblivious())
+}
+
+// TestSmallStore keeps records that are filled up in a moment.
+func TestSmallStore(t *testing.T) {
+	t.Parallel()
+	suite(t, WithMaxRecord(600<<10))
+}
+
+func suite(t *testing.T, opts ...Option) {
+	t.Helper()
+	statetest.Run(t, func(t *testing.T) state.Store {
+		return open(t, filepath.Join(t.TempDir(), "runs.db"), opts...)
+	}, statetest.Reopen(func(t *testing.T, s state.Store) state.Store {
+		t.Helper()
+		old := s.(*Store)
+		require.NoError(t, old.Close())
+		return open(t, old.path, opts...)
+	}))
 }

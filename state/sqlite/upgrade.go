@@ -12,12 +12,16 @@ var ErrForeignFile = errors.New("the file belongs to another program; choose ano
 // ErrNewerFile is the class of Open's error for a file that a newer version of the library has upgraded.
 var ErrNewerFile = errors.New("the file was upgraded by a newer version of the library; use that version")
 
-// check reads whose file it is and which version it has; 0 is a new one.
+// check reads whose file it is and which version it has, all of one moment: another process may just be making it.
 func check(c conn, newest int) error {
+	if err := c.exec(`BEGIN`); err != nil {
+		return err
+	}
 	_, err := version(c, newest)
-	return err
+	return errors.Join(err, c.exec(`ROLLBACK`))
 }
 
+// version of the schema; 0: a new file.
 func version(c conn, newest int) (int, error) {
 	app, err := c.number(`PRAGMA application_id`)
 	if err != nil {
