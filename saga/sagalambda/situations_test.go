@@ -241,7 +241,7 @@ func TestTheDocumentationNamesTestsThatExist(t *testing.T) {
 		assert.Contains(t, code.String(), "func "+name[1]+"(", "docs/lambda.md")
 	}
 	for _, row := range table[1:] {
-		name := regexp.MustCompile("`saga\\."+errorName(t, row.kind)+"`[^|]*\\| (acknowledged|delivered again)").FindStringSubmatch(string(page))
+		name := regexp.MustCompile("`saga\\." + errorName(t, row.kind) + "`[^|]*\\| (acknowledged|delivered again)").FindStringSubmatch(string(page))
 		if assert.NotNil(t, name, "docs/lambda.md has no row of %v", row.kind) {
 			assert.Equal(t, row.acknowledged, name[1] == "acknowledged", "docs/lambda.md about %v", row.kind)
 		}

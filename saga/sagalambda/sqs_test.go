@@ -44,6 +44,7 @@ type gauge struct {
 	at, most atomic.Int64
 	enough   int64
 	full     chan struct{}
+	once     sync.Once
 	mu       sync.Mutex
 	keys     map[string]int
 	clash    atomic.Bool
@@ -67,7 +68,7 @@ func (g *gauge) Run(ctx context.Context, key saga.Key, in order, _ ...saga.RunOp
 	for old := g.most.Load(); n > old && !g.most.CompareAndSwap(old, n); old = g.most.Load() {
 	}
 	if n == g.enough {
-		close(g.full)
+		g.once.Do(func() { close(g.full) })
 	}
 	if g.enough > 0 {
 		select {
