@@ -95,7 +95,7 @@ var troubles = map[string]func(){
 	"panic with a struct":          func() { panic(struct{ A, B int }{1, 2}) },
 	"panic with nil":               func() { panic(any(nil)) }, //nolint:govet // on purpose
 	"panic with a typed nil":       func() { panic((*hollow)(nil)) },
-	"a runtime error":              func() { var m map[string]int; m["a"] = 1 },
+	"a runtime error":              func() { var none []int; none[len(none)] = 1 },
 	"goexit":                       runtime.Goexit,
 }
 

@@ -22,7 +22,7 @@ func (h *holder) probe(run *runContext, w *stepWork) (over bool, err error) {
 	case err != nil:
 		class := classify(err)
 		class.wait = class.delay
-		return true, h.interrupt(run, w, class, fmt.Errorf("Probe: %w", err))
+		return true, h.interrupt(run, w, class, fmt.Errorf("its Probe: %w", err))
 	case found:
 		return true, h.done(run, w, r)
 	}
@@ -71,7 +71,7 @@ func (h *holder) unresolved(run *runContext, w *stepWork, cause error) error {
 	case err != nil:
 		class := classify(err)
 		class.wait = class.delay
-		return h.interrupt(run, w, class, fmt.Errorf("Probe: %w", err))
+		return h.interrupt(run, w, class, fmt.Errorf("its Probe: %w", err))
 	case found:
 		return h.done(run, w, r)
 	}

@@ -348,7 +348,7 @@ func (h *holder) skips(run *runContext, i int) (skipped []state.StepChange, trou
 		case err != nil:
 			return skipped, nil, err
 		case r.Err != nil:
-			return skipped, &stepTrouble{i, fmt.Errorf("When: %w", r.Err)}, nil
+			return skipped, &stepTrouble{i, fmt.Errorf("its When: %w", r.Err)}, nil
 		}
 		if <-yes {
 			break
