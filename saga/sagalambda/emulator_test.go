@@ -128,7 +128,7 @@ func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	require.NoError(t, l.Close())
 	return l.Addr().String()
 }
 

@@ -121,8 +121,8 @@ func newField(path string) (*field, error) {
 	return &field{path, find}, nil
 }
 
-func (f *field) refuses(format string, args ...any) error {
-	return &Refusal{Reason: fmt.Sprintf("the key's field %s ", f.path) + fmt.Sprintf(format, args...), Err: saga.ErrInvalidKey}
+func (f *field) refuses(why string) error {
+	return &Refusal{Reason: fmt.Sprintf("the key's field %s %s", f.path, why), Err: saga.ErrInvalidKey}
 }
 
 // text is the field's value as a part of a key.

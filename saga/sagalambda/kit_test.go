@@ -94,9 +94,10 @@ func (s *shop) on(t *testing.T, store state.Store, opts ...saga.Option) *saga.Or
 	return o
 }
 
-func recordOf(t *testing.T, store state.Store, no string) *state.Record {
+// recordOf is the record of the order o-1.
+func recordOf(t *testing.T, store state.Store) *state.Record {
 	t.Helper()
-	rec, err := store.Get(t.Context(), saga.Key{Operation: "checkout", ID: no}.String())
+	rec, err := store.Get(t.Context(), saga.Key{Operation: "checkout", ID: "o-1"}.String())
 	require.NoError(t, err)
 	return rec
 }

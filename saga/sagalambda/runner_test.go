@@ -95,7 +95,7 @@ func TestWhatTheTimeoutInterruptsGoesOnWithTheNextDelivery(t *testing.T) {
 	resp, err := handle(ctx, queue(message(t, "m1", "", "o-1"), message(t, "m2", "", "o-1")))
 	assert.Equal(t, []string{"m1", "m2"}, returned(t, resp, err))
 	require.NoError(t, ctx.Err(), "it has answered before the timeout")
-	rec := recordOf(t, store, "o-1")
+	rec := recordOf(t, store)
 	assert.Equal(t, state.StatusInterrupted, rec.Status)
 	assert.True(t, rec.Done("reserve"))
 	slow = false

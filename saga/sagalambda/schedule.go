@@ -41,7 +41,7 @@ func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) 
 		if c.broken != nil {
 			return swept, c.broken
 		}
-		ctx, cancel := share(ctx, 1, 1)
+		ctx, cancel := share(ctx, 1)
 		defer cancel()
 		swept.Recovered, err = recovered(ctx, orchestrators)
 		if relay == nil {
@@ -58,7 +58,7 @@ func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) 
 
 // recovered recovers within its share of the time, whose end is no error.
 func recovered(ctx context.Context, orchestrators []saga.Recoverable) (saga.Recovered, error) {
-	within, cancel := share(ctx, 3, 5)
+	within, cancel := share(ctx, 0.6)
 	defer cancel()
 	sum, err := saga.Recover(within, orchestrators...)
 	if within.Err() != nil && ctx.Err() == nil {
@@ -68,11 +68,11 @@ func recovered(ctx context.Context, orchestrators []saga.Recoverable) (saga.Reco
 }
 
 // share is the context with this part of its time, less what is kept free for the answer.
-func share(ctx context.Context, part, of time.Duration) (context.Context, context.CancelFunc) {
+func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
 	}
 	left := time.Until(end)
-	return context.WithTimeout(ctx, min(left/of*part, left-keptFree(left)))
+	return context.WithTimeout(ctx, min(time.Duration(part*float64(left)), left-keptFree(left)))
 }

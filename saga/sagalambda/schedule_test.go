@@ -50,7 +50,7 @@ func TestAScheduledInvocationRecoversAndDrains(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, sagalambda.Swept{Recovered: saga.Recovered{Completed: 1}, Drained: true}, swept)
 	assert.Equal(t, []string{"charged o-1"}, sent)
-	assert.Equal(t, state.StatusCompleted, recordOf(t, store, "o-1").Status)
+	assert.Equal(t, state.StatusCompleted, recordOf(t, store).Status)
 	swept, err = tick(t.Context(), nil)
 	require.NoError(t, err)
 	assert.Equal(t, sagalambda.Swept{Drained: true}, swept, "nothing is left")

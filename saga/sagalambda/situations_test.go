@@ -73,7 +73,7 @@ func TestTheRunOfAKilledFunctionGoesOnWhenItsLeaseHasLapsed(t *testing.T) {
 	resp, err := handle(t.Context(), queue(message(t, "m1", "", "o-1")))
 	assert.Equal(t, []string{"m1"}, returned(t, resp, err))
 	store.dead = false
-	rec := recordOf(t, store, "o-1")
+	rec := recordOf(t, store)
 	assert.Equal(t, state.StatusInProgress, rec.Status)
 	if clk.Now().Before(rec.LeaseUntil) {
 		resp, err = handle(t.Context(), queue(message(t, "m1", "", "o-1")))

@@ -34,7 +34,7 @@ func TestARecordIsARunAndADuplicateIsNone(t *testing.T) {
 	assert.Empty(t, returned(t, resp, err))
 	slices.Sort(shop.charged)
 	assert.Equal(t, []string{"o-1", "o-2"}, shop.charged)
-	assert.Equal(t, state.StatusCompleted, recordOf(t, store, "o-1").Status)
+	assert.Equal(t, state.StatusCompleted, recordOf(t, store).Status)
 	assert.Contains(t, log.text(), `"msg":"business_operation_executed"`)
 	assert.Contains(t, log.text(), `"msg":"job_skipped"`)
 }
