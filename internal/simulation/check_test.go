@@ -11,13 +11,17 @@ import (
 
 // play runs the simulation to its end and returns what was wrong.
 func (s *sim) play() []string {
-	for s.events < s.cfg.events && len(s.book.Broken()) == 0 {
-		if s.rng.IntN(100) < 18 || !s.step() {
-			s.disturb()
-			s.events++
+	for s.events < s.cfg.events {
+		synctest.Wait() // what the last event has set off draws from the same random numbers
+		if len(s.book.Broken()) > 0 {
+			break
 		}
 		if rec := s.book.Record(); rec != nil && rec.Status.Ended() && s.rng.IntN(100) < 3 {
 			break
+		}
+		if s.rng.IntN(100) < 18 || !s.step() {
+			s.disturb()
+			s.events++
 		}
 	}
 	s.heal()

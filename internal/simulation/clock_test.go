@@ -58,18 +58,18 @@ func (c *simClock) jump(d time.Duration) {
 }
 
 // due are the timers that may fire now, in order; soonest is how long it is to the next one otherwise.
-func (c *simClock) due() (now []*simTimer, soonest time.Duration, any bool) {
+func (c *simClock) due() (now []*simTimer, soonest time.Duration, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.timers {
 		if t.at <= c.mono {
 			now = append(now, t)
-		} else if d := t.at - c.mono; !any || d < soonest {
-			soonest, any = d, true
+		} else if d := t.at - c.mono; !more || d < soonest {
+			soonest, more = d, true
 		}
 	}
 	slices.SortFunc(now, func(a, b *simTimer) int { return a.id - b.id })
-	return now, soonest, any
+	return now, soonest, more
 }
 
 // fire runs a timer that is due, if it is still set.

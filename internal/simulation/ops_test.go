@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -117,11 +116,11 @@ func (s *sim) verb(w *worker, rec *state.Record, n int) func(context.Context) er
 			s.world.undo(key)
 			return w.o.MarkCompensated(ctx, theKey, step, "sim")
 		}
-	case n == 1 && !s.world.closed[key]:
+	case n == 1:
 		return func(ctx context.Context) error {
 			err := w.o.MarkDone(ctx, theKey, step, output(key), "sim")
 			if s.book.WasDone(step) {
-				s.world.do(key, false, math.MaxInt) // by hand
+				s.world.byHand(key)
 			}
 			return err
 		}

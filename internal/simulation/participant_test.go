@@ -10,11 +10,12 @@ type participant struct {
 	mu     sync.Mutex
 	stands map[string]int  // effects that stand, by forward key
 	closed map[string]bool // keys that are unusable
+	undone map[string]bool // those of them that an undo has closed
 	denied map[string]int  // by take-up, the last that was told that nothing has happened
 }
 
 func newParticipant() *participant {
-	return &participant{stands: map[string]int{}, closed: map[string]bool{}, denied: map[string]int{}}
+	return &participant{stands: map[string]int{}, closed: map[string]bool{}, undone: map[string]bool{}, denied: map[string]int{}}
 }
 
 // probe tells whether the effect of a key stands. A no is a promise: a call of a holder before this one has no effect any
@@ -59,7 +60,16 @@ func (p *participant) undo(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stands[key] = 0
-	p.closed[key] = true
+	p.closed[key], p.undone[key] = true, true
+}
+
+// byHand is a person who has the effect, unless it is undone already.
+func (p *participant) byHand(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.undone[key] {
+		p.stands[key] = max(1, p.stands[key])
+	}
 }
 
 func (p *participant) count(key string) int {

@@ -87,7 +87,6 @@ type sim struct {
 	mu      sync.Mutex
 	waiting []*thread
 	running int
-	n       int
 	events  int
 	met     map[verdict]int
 	retries map[string]int // an operator's, by step
@@ -192,7 +191,7 @@ func (s *sim) yield(ctx context.Context, w *worker, what string) verdict {
 
 // storeCall is one call of the store over the network.
 func (s *sim) storeCall(ctx context.Context, w *worker, c sagatest.StoreCall, send func(context.Context) error) error {
-	v := ok
+	var v verdict
 	if c.Heartbeat() { // a lock is held: decided at once
 		v = s.decide("heartbeat")
 	} else {
@@ -225,10 +224,10 @@ func (s *sim) storeCall(ctx context.Context, w *worker, c sagatest.StoreCall, se
 			s.note("%d.%d wrote %s %v", w.slot, w.life, c.Change.Status, stepsOf(c.Change))
 		}
 	}
-	switch {
-	case v == loses:
+	switch v {
+	case loses:
 		return sagatest.ErrNoAnswer
-	case v == dies:
+	case dies:
 		s.crash(w)
 	}
 	return err

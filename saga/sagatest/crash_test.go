@@ -214,7 +214,6 @@ func TestTheLabFindsTheMistakesOfUsers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			said := complaints(t, c.saga)
 			for _, want := range c.says {
 				assert.Contains(t, said, want)

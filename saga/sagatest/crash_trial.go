@@ -65,14 +65,11 @@ func (t *trial) reach(b boundary) fault {
 	return ""
 }
 
-// missed is the strike whose boundary was not reached.
-func (t *trial) missed() (strike, bool) {
+// missed tells whether the boundary of a strike was not reached.
+func (t *trial) missed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.hit < len(t.strikes) {
-		return t.strikes[t.hit], true
-	}
-	return strike{}, false
+	return t.hit < len(t.strikes)
 }
 
 func (t *trial) arrives(send func(context.Context) error) {
@@ -269,7 +266,7 @@ func (t *trial) play(ctx context.Context, reverse bool) {
 // sameStored tells whether two answers are the same kind of end: a live failure and its stored form read differently.
 func sameStored(a, b error) bool {
 	var x, y *saga.Error
-	return errors.As(a, &x) && errors.As(b, &y) && x.Kind == y.Kind && x.Code == y.Code
+	return errors.As(a, &x) && errors.As(b, &y) && errors.Is(x.Kind, y.Kind) && x.Code == y.Code
 }
 
 // deliver empties the outbox as relays do, one after the other when they die.

@@ -286,8 +286,8 @@ func TestWhatARealRunWouldRefuseFailsTheTest(t *testing.T) {
 			sagatest.NewRun(tb, key, steps.New("s", func(context.Context, *steps.Run[chan int]) (int, error) { return 0, nil }), make(chan int))
 		}, "chan int"},
 		"an output": {func(tb testing.TB) {
-			any := steps.New("a", func(context.Context, *orderRun) (any, error) { return nil, nil })
-			sagatest.NewRun(tb, key, plain, anOrder, sagatest.Given(any, interface{}(make(chan int))))
+			anything := steps.New("a", func(context.Context, *orderRun) (any, error) { return nil, nil })
+			sagatest.NewRun(tb, key, plain, anOrder, sagatest.Given(anything, any(make(chan int))))
 		}, "chan int"},
 		"no compensation": {func(tb testing.TB) {
 			_ = sagatest.Undo(t.Context(), sagatest.NewRun(tb, key, plain, anOrder), steps.Outcome[int]{})
