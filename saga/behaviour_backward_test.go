@@ -68,9 +68,9 @@ func TestAPermanentFailureUndoesWhatWasDone(t *testing.T) {
 					require.Equal(t, fmt.Sprintf("s%d", k), e.Step)
 					require.Equal(t, "refused", e.Code)
 					require.Empty(t, e.NotUndone)
-					require.Contains(t, e.Error(), errRefuse.Error())
+					require.ErrorContains(t, err, errRefuse.Error())
 					require.Equal(t, saga.RunInfo{Replayed: replayed, Status: state.StatusFailed, Runs: 1}, info)
-					require.Equal(t, len(want), len(p.all()))
+					require.Len(t, p.all(), len(want))
 				}
 				require.Equal(t, want, p.all())
 				requireUndone(t, recordOf(t, open(), theKey, "chain"), k)

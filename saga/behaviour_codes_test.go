@@ -31,18 +31,14 @@ func declined() error {
 
 // childCode runs the key and tells what holds of its error.
 func childCode() int {
-	ctx := context.Background()
-	_, store, closed, err := here(ctx)
-	if err != nil {
-		return complain(err)
-	}
-	defer closed()
-	o, err := saga.New(chain{p: new(participant), before: at("s2", failing(declined()))}.of(three), store, userErrors)
-	if err != nil {
-		return complain(err)
-	}
-	_, err = o.Run(ctx, theKey, theOrder)
-	return answer(describe(err))
+	return inChild(func(ctx context.Context, _ *site, store state.Store) (any, error) {
+		o, err := saga.New(chain{p: new(participant), before: at("s2", failing(declined()))}.of(three), store, userErrors)
+		if err != nil {
+			return nil, err
+		}
+		_, err = o.Run(ctx, theKey, theOrder)
+		return describe(err), nil
+	})
 }
 
 // described is what can be said of an error across processes.

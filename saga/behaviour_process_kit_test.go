@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -74,6 +75,21 @@ func here(ctx context.Context) (s *site, store state.Store, closed func() error,
 	return s, store, closed, err
 }
 
+// inChild calls f with the site of a child process and its store, and prints what it returns. The result is the exit
+// code.
+func inChild(f func(ctx context.Context, s *site, store state.Store) (said any, err error)) int {
+	ctx := context.Background()
+	s, store, closed, err := here(ctx)
+	if err != nil {
+		return complain(err)
+	}
+	said, err := f(ctx, s, store)
+	if err = errors.Join(err, closed()); err != nil {
+		return complain(err)
+	}
+	return answer(said)
+}
+
 // fileLedger is a participant in a file: a line for each call, "step key". It honours keys like participant does, among
 // processes that call it one after the other.
 type fileLedger string
@@ -93,9 +109,8 @@ func (l fileLedger) do(step, key string) (voucher, error) {
 	if err != nil {
 		return voucher{}, err
 	}
-	defer f.Close()
 	_, err = f.WriteString(step + " " + key + "\n")
-	return voucher{fmt.Sprintf("%s-%d", step, i+1)}, err
+	return voucher{fmt.Sprintf("%s-%d", step, i+1)}, errors.Join(err, f.Close())
 }
 
 // lines are the calls so far.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,33 +48,23 @@ func (s *site) onLedger(after func(step string)) *saga.Definition[order, []strin
 
 // childFive runs the key, and ends itself after the effect of the step that it is told, or waits there to be ended.
 func childFive() int {
-	ctx := context.Background()
-	s, store, closed, err := here(ctx)
-	if err != nil {
-		return complain(err)
-	}
-	defer closed()
-	exitAt, hangAt := os.Getenv(extraVariable), ""
-	if len(exitAt) > 0 && exitAt[0] == '!' {
-		exitAt, hangAt = "", exitAt[1:]
-	}
-	o, err := saga.New(s.onLedger(func(step string) {
-		switch step {
-		case exitAt:
-			os.Exit(crashed)
-		case hangAt:
-			fmt.Println("hanging")
-			select {}
+	return inChild(func(ctx context.Context, s *site, store state.Store) (any, error) {
+		told := os.Getenv(extraVariable)
+		hangAt, hangs := strings.CutPrefix(told, "!")
+		o, err := saga.New(s.onLedger(func(step string) {
+			switch {
+			case hangs && step == hangAt:
+				fmt.Println("hanging")
+				select {}
+			case step == told:
+				os.Exit(crashed)
+			}
+		}), store, saga.WithLease(shortLease))
+		if err != nil {
+			return nil, err
 		}
-	}), store, saga.WithLease(shortLease))
-	if err != nil {
-		return complain(err)
-	}
-	got, err := o.Run(ctx, theKey, theOrder, saga.Wait(time.Minute))
-	if err != nil {
-		return complain(err)
-	}
-	return answer(got)
+		return o.Run(ctx, theKey, theOrder, saga.Wait(time.Minute))
+	})
 }
 
 func exitCode(t *testing.T, err error) int {
@@ -177,29 +168,25 @@ func herd(ctx context.Context, n int, key saga.Key, pick func(i int) *saga.Orche
 
 // childHerd is a part of the callers, who start at the time that it is told.
 func childHerd() int {
-	ctx := context.Background()
-	s, store, closed, err := here(ctx)
-	if err != nil {
-		return complain(err)
-	}
-	defer closed()
-	o, err := saga.New(s.onLedger(func(string) {}), store)
-	if err != nil {
-		return complain(err)
-	}
-	ms, err := strconv.ParseInt(os.Getenv(extraVariable), 10, 64)
-	if err != nil {
-		return complain(err)
-	}
-	time.Sleep(time.Until(time.UnixMilli(ms)))
-	var out [herdKeys]outcomes
-	for i := range out {
-		out[i], err = herd(ctx, callers/processes, herdKey(i), func(int) *saga.Orchestrator[order, []string] { return o })
+	return inChild(func(ctx context.Context, s *site, store state.Store) (any, error) {
+		o, err := saga.New(s.onLedger(func(string) {}), store)
 		if err != nil {
-			return complain(err)
+			return nil, err
 		}
-	}
-	return answer(out)
+		ms, err := strconv.ParseInt(os.Getenv(extraVariable), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		<-time.After(time.Until(time.UnixMilli(ms)))
+		var out [herdKeys]outcomes
+		for i := range out {
+			out[i], err = herd(ctx, callers/processes, herdKey(i), func(int) *saga.Orchestrator[order, []string] { return o })
+			if err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	})
 }
 
 func herdKey(i int) saga.Key { return saga.Key{ID: fmt.Sprint("herd-", i)} }
