@@ -108,7 +108,7 @@ func childNews() int {
 	if err != nil {
 		return complain(err)
 	}
-	defer closed()
+	defer func() { _ = closed() }()
 	e := errandOf(os.Getenv(extraVariable))
 	stand := func(moment string) {
 		if e.at == moment {
@@ -185,7 +185,7 @@ func (q fileQueue) Publish(_ context.Context, msgs []outbox.Message) ([]outbox.R
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var text strings.Builder
 	results := make([]outbox.Result, len(msgs))
 	for i, m := range msgs {
