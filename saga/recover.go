@@ -33,7 +33,8 @@ type Recovered struct {
 
 // Recover takes up, once, the runs that nobody is at work on: IN_PROGRESS and COMPENSATING ones whose lease has lapsed or
 // that were laid down, and INTERRUPTED ones past their not_before. A run that was laid down waits since its last attempt
-// for a time that grows with every take-up: none after the first, then 1 s, 3 s, 7 s ... up to ten minutes.
+// for a time that grows with every take-up: none after the first, then 1 s, 3 s, 7 s ... up to ten minutes. One that an
+// operator has acted on since, or that has only a cancel to obey, waits for nothing.
 //
 // Losing a race is no error, and neither is what becomes of a run; an error means that a store could not be listed, or
 // that ctx has ended. Several processes may recover at once.
@@ -112,6 +113,9 @@ func (e *engine) due(rec *state.Record) bool {
 	}
 	if !rec.LeaseUntil.IsZero() {
 		return true // its holder died
+	}
+	if n := len(rec.Audit); n > 0 && !rec.Audit[n-1].At.Before(rec.UpdatedAt) {
+		return true // a person has seen to it since its last attempt
 	}
 	wait := longestWait
 	if rec.Runs < 11 {

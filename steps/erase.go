@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/drive"
@@ -128,8 +129,13 @@ func (s *Step[In, Out]) callWhen(c *drive.Call) bool {
 
 func (s *Step[In, Out]) check(result any) (json.RawMessage, error) {
 	out, ok := result.(Out)
-	if _, none := any(out).(None); none && result == nil {
-		return null, nil
+	if result == nil {
+		switch reflect.TypeFor[Out]().Kind() {
+		case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+			ok = true
+		default:
+			_, ok = any(out).(None)
+		}
 	}
 	if !ok {
 		var want Out
