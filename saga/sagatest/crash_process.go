@@ -50,8 +50,9 @@ func (t *trial) newProcess(now time.Time) *process {
 	t.lab.passes(now)
 	p.net = NewFaultyStore(laws.Watch(t.lab.store, t.book, t.lab.runKey))
 	p.net.Always(func(c StoreCall) bool { return Writes(c) && !c.Heartbeat() }, p.write)
+	opts := append([]saga.Option{saga.WithInterceptor(p.intercept)}, t.lab.cfg.options...) // the lab's is the outermost
 	var err error
-	if p.saga, err = t.lab.open(t.rec, p.net, append([]saga.Option{saga.WithInterceptor(p.intercept), saga.WithClock(p.clk)}, t.lab.cfg.options...)); err != nil {
+	if p.saga, err = t.lab.open(t.rec, p.net, append(opts, saga.WithClock(p.clk))); err != nil {
 		t.lab.t.Fatalf("sagatest: a further call of the constructor gave a definition that does not work: %v", err)
 	}
 	return p

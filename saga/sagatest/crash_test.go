@@ -57,6 +57,21 @@ func TestTheLabOnAStoreOfOnesOwn(t *testing.T) {
 	assert.Empty(t, page.Records, "the lab leaves nothing behind")
 }
 
+// The lab does not depend on how long a lease is, nor on how often something is tried, nor on who looks on.
+func TestTheLabWithOptionsOfTheUsers(t *testing.T) {
+	for name, opt := range map[string]saga.Option{
+		"a long lease":   saga.WithLease(3 * time.Hour),
+		"a short lease":  saga.WithLease(100 * time.Millisecond),
+		"many attempts":  saga.WithRetry(steps.RetryPolicy{PerRun: 20, Initial: time.Second, Max: time.Hour}),
+		"an interceptor": saga.WithInterceptor(func(ctx context.Context, _ saga.Call, next func(context.Context) error) error { return next(ctx) }),
+		"another clock":  saga.WithClock(saga.SystemClock()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sagatest.Crash(t, checkout, purchaseKey, somePurchase, sagatest.WithOptions(opt))
+		})
+	}
+}
+
 // tb is a test that only notes what it is told.
 type tb struct {
 	testing.TB

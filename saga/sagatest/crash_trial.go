@@ -197,10 +197,7 @@ func (t *trial) cancel(ctx context.Context) {
 func (t *trial) takeOver(ctx context.Context, p *process) {
 	now := p.clk.Now().Add(t.lab.lease + time.Second)
 	end := t.settle(context.WithoutCancel(ctx), t.newProcess(now), runner.run)
-	p.clk.Advance(t.lab.lease + 2*time.Second)
-	if p.clk.Now().Before(end) {
-		p.clk.Set(end)
-	}
+	p.clk.Advance(max(end.Sub(p.clk.Now()), t.lab.lease) + time.Second)
 }
 
 const mostProcesses = 60
