@@ -130,8 +130,11 @@ func (e *engine) recoverOne(ctx context.Context, rec *state.Record, sum *Recover
 		e.log.Error("recovery_failed", zap.String("key", rec.Key), zap.Error(err))
 		return
 	}
-	_, err = e.run(ctx, key, nil, runConfig{})
+	var info RunInfo
+	_, err = e.run(ctx, key, nil, runConfig{report: &info})
 	switch {
+	case info.Replayed: // it has come to rest by someone else's doing
+		sum.Lost++
 	case err == nil:
 		sum.Completed++
 	case errors.Is(err, ErrFailed), errors.Is(err, ErrReversed):
