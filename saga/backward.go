@@ -59,6 +59,11 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 	policy := w.s.UndoRetry.Or(h.e.retry)
 	waits := newBackOff(policy)
 	for n := 1; ; n++ {
+		if h.leaseLeft() <= 0 { // the probe, or the wait, took its time: another may have undone it meanwhile
+			if err := h.write(u.run, func(ch *state.Change) { ch.Steps = []state.StepChange{w.change()} }); err != nil {
+				return err
+			}
+		}
 		messages, err := u.attempt(w)
 		switch {
 		case err == nil:
@@ -85,11 +90,6 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 		h.e.tellStep(u.run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.UndoAttempts, Wait: class.wait, Err: err})
 		if h.e.clk.Sleep(u.run, class.wait) != nil {
 			return u.rest(w, class, err)
-		}
-		if h.leaseLeft() <= 0 {
-			if err := h.write(u.run, func(ch *state.Change) { ch.Steps = []state.StepChange{w.change()} }); err != nil {
-				return err
-			}
 		}
 	}
 }

@@ -94,18 +94,22 @@ func (l *lab) accept(s scenario, base *trial) bool {
 	return false
 }
 
-// scenarios are the ways back of a saga that completes: by a cancel, with and without knowing what the last step did, and
-// by a reversal.
+// scenarios are the ways back of a saga that completes: by a cancel, when it is known what the last step did, when it is
+// not, and when it did nothing without anybody knowing; and by a reversal.
 func (l *lab) scenarios(base *trial) (out []scenario) {
 	if base.book.Record().Status != state.StatusCompleted {
 		return nil
 	}
-	for _, f := range []fault{cancels, diesCancel} {
+	for _, way := range []struct {
+		after bool
+		fault fault
+	}{{true, cancels}, {true, diesCancel}, {false, diesCancel}} {
 		for _, b := range slices.Backward(base.reached) {
-			if b.place != atFunction || !b.after || !strings.HasPrefix(b.name, "after "+string(drive.Do)) {
+			step, is := strings.CutPrefix(b.name, whose(way.after, string(drive.Do)+" "))
+			if d, _ := l.def.Find(step); !is || b.place != atFunction || d == nil || d.Undo == nil {
 				continue
 			}
-			s := scenario{name: fmt.Sprintf("%s %s", f, b.name), setup: []strike{{b.name, f}}}
+			s := scenario{name: fmt.Sprintf("%s %s", way.fault, b.name), setup: []strike{{b.name, way.fault}}}
 			if t := l.trial(s); t.cancelled && t.book.Record().Status == state.StatusFailed {
 				out = append(out, s)
 				break
