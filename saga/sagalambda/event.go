@@ -65,7 +65,10 @@ func (h *handler[In, Out]) whole(ctx context.Context, items []item[In]) error {
 }
 
 // Invoke handles a direct call whose caller waits for the result. Errors are the run's own, of every kind: the caller
-// decides. No option about dispositions has any effect.
+// decides. Their type's name, which Lambda gives the caller as errorType and by which a state machine retries, is the kind's:
+// InProgress, Interrupted, Failed, Reversed, Blocked, PayloadMismatch, LeaseLost, DefinitionChanged, InvalidKey,
+// InvalidInput, TooLarge, StoreFailed, NotFound or NotAllowed; and MalformedError when no key and input could be made.
+// No option about dispositions has any effect.
 func Invoke[T, In, Out any](runner saga.Runner[In, Out], request func(T) (saga.Key, In, error), opts ...Option) func(context.Context, T) (Out, error) {
 	h := newHandler(runner, request != nil, opts)
 	return func(ctx context.Context, event T) (out Out, err error) {
@@ -77,6 +80,9 @@ func Invoke[T, In, Out any](runner saga.Runner[In, Out], request func(T) (saga.K
 			h.c.log.Error("record_malformed", h.c.fields(Record{Err: it.err})...)
 			return out, it.err
 		}
-		return h.runner.guarded(ctx, it.key, it.in)
+		if out, err = h.runner.guarded(ctx, it.key, it.in); err != nil {
+			err = named(err)
+		}
+		return out, err
 	}
 }

@@ -3,6 +3,7 @@ package sagalambda_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -107,6 +108,25 @@ func TestInvokeReturnsTheResultAndEveryError(t *testing.T) {
 	assert.NotContains(t, err.Error(), "s3cret")
 	_, err = sagalambda.Invoke[order, order, string](nil, nil)(t.Context(), order{})
 	require.ErrorContains(t, err, "the runner is nil")
+}
+
+func TestACallersErrorTypeIsTheKind(t *testing.T) {
+	request := func(in order) (saga.Key, order, error) { return saga.Key{ID: in.No}, in, nil }
+	for kind, want := range map[error]string{saga.ErrInProgress: "InProgress", saga.ErrInterrupted: "Interrupted", saga.ErrFailed: "Failed",
+		saga.ErrReversed: "Reversed", saga.ErrBlocked: "Blocked", saga.ErrPayloadMismatch: "PayloadMismatch", saga.ErrLeaseLost: "LeaseLost",
+		saga.ErrDefinitionChanged: "DefinitionChanged", saga.ErrInvalidKey: "InvalidKey", saga.ErrInvalidInput: "InvalidInput",
+		saga.ErrTooLarge: "TooLarge", saga.ErrStore: "StoreFailed", saga.ErrNotFound: "NotFound", saga.ErrNotAllowed: "NotAllowed"} {
+		full := &saga.Error{Kind: kind, Key: saga.Key{ID: "o-1"}, Err: &saga.Error{Kind: saga.ErrFailed}}
+		_, err := sagalambda.Invoke(always(full), request)(t.Context(), order{No: "o-1"})
+		assert.Equal(t, want, reflect.TypeOf(err).Name())
+		require.EqualError(t, err, full.Error())
+		var e *saga.Error
+		require.ErrorAs(t, err, &e)
+		assert.Same(t, full, e)
+	}
+	other := errors.New("anything")
+	_, err := sagalambda.Invoke(always(other), request)(t.Context(), order{No: "o-1"})
+	assert.Equal(t, other, err)
 }
 
 func TestEventsWithOptionsThatCantWork(t *testing.T) {
