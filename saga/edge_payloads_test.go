@@ -203,8 +203,7 @@ func TestAStepCanNotChangeWhatAnotherSees(t *testing.T) {
 				Ptr: ptr[int64](7), Bytes: []byte{7}, Keys: map[string]any{"k": map[string]any{"x": "whole"}}}
 		}
 		sees := func(v *anything) { require.Equal(t, whole(), *v); spoil(v) }
-		var a *steps.Step[anything, anything]
-		a = steps.New("a", func(_ context.Context, r *steps.Run[anything]) (anything, error) {
+		a := steps.New("a", func(_ context.Context, r *steps.Run[anything]) (anything, error) {
 			sees(&r.Input)
 			out := whole()
 			return out, nil
