@@ -129,15 +129,15 @@ func TestADetachedRunGoesOnWithoutItsClient(t *testing.T) {
 
 func TestTheTimeOfARunIsBounded(t *testing.T) {
 	for name, opts := range map[string][]sagahttp.Option{
-		"with its client": {sagahttp.WithTimeout(60 * time.Millisecond)},
-		"detached":        {sagahttp.WithDetached(), sagahttp.WithTimeout(60 * time.Millisecond)},
+		"with its client": {sagahttp.WithTimeout(time.Second)},
+		"detached":        {sagahttp.WithDetached(), sagahttp.WithTimeout(time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shop, store := &shop{charge: func(ctx context.Context, _ *orderRun) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}}, newStore()
-			o := shop.on(t, store, saga.WithMargin(20*time.Millisecond))
+			o := shop.on(t, store, saga.WithMargin(500*time.Millisecond))
 			got := serve(t, sagahttp.Handler(o, usual, opts...)).post(t, theKey, theOrder)
 			assert.Equal(t, http.StatusServiceUnavailable, got.status)
 			assert.Equal(t, "interrupted", got.slug(t))
