@@ -44,6 +44,9 @@ func (o *Orchestrator[In, Out]) Run(ctx context.Context, key Key, in In, opts ..
 			opt.applyRun(&rc)
 		}
 	}
+	if rc.report != nil {
+		*rc.report = RunInfo{} // of a call that is refused before it looks at the run
+	}
 	raw, err := encodeAgain(in)
 	if err == nil {
 		err = state.CheckText(in, raw)
