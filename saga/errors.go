@@ -62,6 +62,8 @@ const (
 	CodeKeyExpired = "key_expired"
 	// CodeUnrecordable: the step was done, but its result can't be recorded.
 	CodeUnrecordable = "unrecordable_result"
+	// CodePayloadLost: a payload that the run needs is gone from the store, which kept the rest of the record.
+	CodePayloadLost = "payload_lost"
 	// CodeInvalidMessage: the step emitted a message that can't be stored.
 	CodeInvalidMessage = "invalid_message"
 )

@@ -24,6 +24,9 @@ func (e *engine) take(ctx context.Context, key Key, runKey string, in *payload, 
 		default:
 			rec, err = e.get(ctx, key, runKey)
 		}
+		if rec != nil && errors.Is(err, state.ErrCorrupt) {
+			return nil, nil, e.payloadLost(ctx, key, rec, err)
+		}
 		if h == nil && err == nil {
 			h, rec, rested, err = e.takeUp(ctx, key, rec, in, lease)
 		}
@@ -42,7 +45,7 @@ func (e *engine) get(ctx context.Context, key Key, runKey string) (*state.Record
 		err = fmt.Errorf("run %s: %w: its record has expired", runKey, state.ErrNotFound)
 	}
 	if err != nil {
-		return nil, e.takeError(ctx, key, err)
+		return rec, e.takeError(ctx, key, err)
 	}
 	return rec, nil
 }
@@ -76,7 +79,7 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	}
 	h.worker.rest()
 	if err != nil {
-		return nil, nil, e.takeError(ctx, key, err)
+		return nil, existing, e.takeError(ctx, key, err)
 	}
 	return nil, existing, nil
 }
