@@ -98,7 +98,10 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 // knows the result. It did not, as far as Probe knows: the compensation closes its key all the same.
 func (u *undoer) probe(w *stepWork) error {
 	h := u.h
-	if w.s.Probe == nil || w.rec.Status == state.StepDone || w.rec.Output != nil {
+	if w.rec.Status == state.StepStarted {
+		w.rec.Unknown = true // which a compensation that fails must not make forget
+	}
+	if w.s.Probe == nil || !w.rec.Unknown || w.rec.Output != nil {
 		return nil
 	}
 	h.outputs = nil
@@ -113,10 +116,16 @@ func (u *undoer) probe(w *stepWork) error {
 	case !found:
 		return nil
 	}
+	unknown := w.rec
 	w.rec.Status, w.rec.Unknown, w.rec.Output, w.rec.EndedAt = state.StepDone, false, r.Output, h.e.now()
-	return h.write(u.run, func(ch *state.Change) {
+	err = h.write(u.run, func(ch *state.Change) {
 		ch.Steps, ch.Messages = []state.StepChange{w.change()}, w.messages
 	})
+	if errors.Is(err, state.ErrTooLarge) {
+		w.rec = unknown // there is no room for knowing it
+		return nil
+	}
+	return err
 }
 
 // attempt calls the compensation once.

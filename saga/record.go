@@ -309,8 +309,9 @@ func (h *holder) tooLarge(run *runContext, w *stepWork, skipped []state.StepChan
 	}
 	err := h.unrecordable(run, w, fmt.Errorf("its result can't be stored: %w", cause))
 	if errors.Is(err, state.ErrTooLarge) { // so it was the messages
-		w.rec = h.rec.Steps[w.i]
-		w.rec.Unknown, w.messages = true, nil
+		stored := h.rec.Steps[w.i]
+		stored.Unknown, stored.Attempts, stored.StartedAt = true, w.rec.Attempts, w.rec.StartedAt
+		w.rec, w.messages = stored, nil
 		return h.fail(run, w, CodeInvalidMessage, fmt.Errorf("its messages can't be stored: %w", cause))
 	}
 	return err
@@ -334,6 +335,9 @@ func (h *holder) doneButStuck(run *runContext, w *stepWork, skipped []state.Step
 			layDown(ch)
 		}
 	})
+	if errors.Is(err, state.ErrTooLarge) {
+		return h.tooLarge(run, w, nil, false, err)
+	}
 	if err == nil {
 		h.recorded(run, w, skipped)
 	}
