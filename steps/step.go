@@ -131,6 +131,11 @@ func (s *Step[In, Out]) When(when func(*Run[In]) bool) *Step[In, Out] {
 
 // Probe asks the participant whether an unknown step happened, before it is run again or undone. true: it is recorded as
 // done with that result. false: it did not happen. An error: the run is interrupted. It sees the forward key.
+//
+// A "no" must hold: a call under the same key that is still on its way, from a process that was taken for dead, must not
+// take effect after it. A participant that can't promise that is asked in a way that closes the key, or Probe returns an
+// error until such a call can't come any more. Messages of the step are emitted by Probe as well when it found it done:
+// those of the attempt that died are gone.
 func (s *Step[In, Out]) Probe(probe func(context.Context, *Run[In]) (Out, bool, error)) *Step[In, Out] {
 	if probe == nil {
 		s.problem("Probe(nil)")
