@@ -1,0 +1,87 @@
+package saga_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/dynamotest"
+	"github.com/tsuzuki-go/tsuzuki/saga"
+	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/dynamostore"
+	"github.com/tsuzuki-go/tsuzuki/steps"
+)
+
+// dynamoFaults are the ways in which DynamoDB refuses or fails, as the service documents them.
+var dynamoFaults = map[string]*dynamotest.Fault{
+	"throttled":           dynamotest.Throttle(),
+	"internal error":      dynamotest.FailBefore(),
+	"table is missing":    dynamotest.Refuse(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"),
+	"credentials refused": dynamotest.Refuse(http.StatusBadRequest, "UnrecognizedClientException", "The security token included in the request is invalid."),
+	"not authorised":      dynamotest.Refuse(http.StatusBadRequest, "AccessDeniedException", "User is not authorized"),
+	"clock skew":          dynamotest.Refuse(http.StatusBadRequest, "InvalidSignatureException", "Signature expired"),
+}
+
+// While the table can't be written, nothing runs; when it goes away in the middle, the run that can't record ends as
+// interrupted, and the same key goes on once the table is back.
+func TestFaultsOfDynamoDBAreErrorsOfTheRun(t *testing.T) {
+	for name, fault := range dynamoFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := dynamotest.Start(t, true)
+			client, table := dynamoTable(t, proxy.URL)
+			once := dynamotest.Client(t, proxy.URL, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+			store, err := dynamostore.New(once, table)
+			require.NoError(t, err)
+			calls := map[string]int{}
+			step := func(name string) *steps.Step[order, steps.None] {
+				return steps.Do(name, func(context.Context, *orderRun) error {
+					calls[name]++
+					if name == "two" && calls[name] == 1 {
+						proxy.Break(func(r dynamotest.Request) *dynamotest.Fault {
+							if r.Write() {
+								return fault
+							}
+							return nil
+						})
+					}
+					return nil
+				})
+			}
+			o := newSaga(t, saga.Define("faults", saga.NoResult, step("one"), step("two"), step("three")), store)
+
+			proxy.Break(func(dynamotest.Request) *dynamotest.Fault { return fault })
+			_, err = o.Run(t.Context(), theKey, theOrder)
+			sagaError(t, err, saga.ErrStore)
+			require.Empty(t, calls, "the store can't be reached, so nothing runs")
+
+			proxy.Break(nil)
+			_, err = o.Run(t.Context(), theKey, theOrder)
+			interrupted := sagaError(t, err, saga.ErrInterrupted)
+			require.ErrorIs(t, interrupted, saga.ErrStore)
+			require.Equal(t, map[string]int{"one": 1, "two": 1}, calls)
+
+			proxy.Break(nil)
+			healthy, err := dynamostore.New(client, table)
+			require.NoError(t, err)
+			rec := recordOf(t, healthy, theKey, "faults")
+			require.Equal(t, state.StatusInProgress, rec.Status, "it could not be laid down; its lease lapses")
+			require.NoError(t, forgetLease(t.Context(), healthy, rec))
+			_, err = newSaga(t, saga.Define("faults", saga.NoResult, step("one"), step("two"), step("three")), healthy).Run(t.Context(), theKey, theOrder)
+			require.NoError(t, err)
+			require.Equal(t, map[string]int{"one": 1, "two": 2, "three": 1}, calls)
+		})
+	}
+}
+
+// forgetLease lets a dead holder's lease lapse at once.
+func forgetLease(ctx context.Context, store state.Store, rec *state.Record) error {
+	return store.Commit(ctx, &state.Change{
+		Key: rec.Key, IfOwner: rec.Owner, IfRevision: rec.Revision, WriteID: "lapse", Owner: rec.Owner, Runs: rec.Runs, Status: rec.Status,
+		CurrentStep: rec.CurrentStep, LeaseUntil: rec.CreatedAt, UpdatedAt: rec.UpdatedAt,
+	})
+}
