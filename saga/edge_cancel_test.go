@@ -247,7 +247,7 @@ func TestCancelWhereARunRests(t *testing.T) {
 				ch := c.chain
 				ch.p = p
 				var err error
-				if c.kind != saga.ErrNotFound {
+				if !errors.Is(c.kind, saga.ErrNotFound) {
 					_, err = newProcess(t, world, store, ch.of(2)).o.Run(t.Context(), theKey, theOrder)
 				} else {
 					err = &saga.Error{Kind: saga.ErrNotFound}
@@ -572,6 +572,26 @@ func TestACancelWhoseAnswerIsLost(t *testing.T) {
 				require.NoError(t, b.o.Cancel(t.Context(), theKey, "no"))
 				require.Equal(t, state.StatusFailed, recordOf(t, store, theKey, "chain").Status)
 				sagaError(t, b.o.Cancel(t.Context(), theKey, "no"), saga.ErrNotAllowed)
+			})
+		})
+	}
+}
+
+// A request that comes between a look at the run and its take-up is obeyed by the take-up: nothing goes forward any more.
+func TestACancelJustBeforeATakeUpIsObeyedFirst(t *testing.T) {
+	for _, where := range []string{"INTERRUPTED", "IN_PROGRESS"} {
+		t.Run(where, func(t *testing.T) {
+			eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+				p, store := new(participant), open()
+				bringTo(t, world, store, where)
+				b := newProcess(t, world, store, chain{p: p}.of(2))
+				b.clk.Advance(theLease)
+				b.net.On(sagatest.TakesUp, sagatest.Before(func() {
+					require.NoError(t, store.RequestCancel(t.Context(), "t#chain#1", state.CancelRequest{Reason: "no"}))
+				}))
+				_, err := b.o.Run(t.Context(), theKey, theOrder)
+				require.Equal(t, saga.CodeCancelled, sagaError(t, err, saga.ErrFailed).Code)
+				require.Equal(t, []string{"undo s2 unknown", "undo s1 known"}, p.seen())
 			})
 		})
 	}

@@ -316,7 +316,8 @@ func TestAnOperatorListsRunsPageByPage(t *testing.T) {
 		}
 		require.Len(t, seen, 25)
 		require.GreaterOrEqual(t, len(net.Calls(sagatest.Method("List"))), 3)
-		for range op.Runs(t.Context(), state.Query{}) {
+		for _, err := range op.Runs(t.Context(), state.Query{}) {
+			require.NoError(t, err)
 			break // stops asking
 		}
 		down := errors.New("down")

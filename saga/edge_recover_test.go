@@ -126,9 +126,10 @@ func TestRecoverWaitsLongerEachTime(t *testing.T) {
 			require.Equal(t, saga.Recovered{Interrupted: got.Interrupted}, got)
 			return got.Interrupted
 		}
-		for n, wait := range []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 600, 600, 600} {
+		for n, seconds := range []int{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 600, 600, 600} {
+			wait := time.Duration(seconds) * time.Second
 			if wait > 0 {
-				a.clk.Advance(wait*time.Second - time.Millisecond)
+				a.clk.Advance(wait - time.Millisecond)
 				require.Zero(t, recovered(), "take-up %d", n+2)
 				a.clk.Advance(time.Millisecond)
 			}

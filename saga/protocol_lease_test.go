@@ -67,7 +67,7 @@ func TestALeaseCountsFromTheFirstSending(t *testing.T) {
 						}
 					}, 20*time.Second, time.Millisecond)
 					require.True(t, rec.LeaseLive(a.clk.Now()), "the stored lease has ended, and the step's context has not")
-					within(t, ended)
+					_ = within(t, ended)
 					sagaError(t, within(t, got).err, saga.ErrInterrupted)
 				})
 			})

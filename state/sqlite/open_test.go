@@ -34,10 +34,10 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		_, err := Open(t.Context(), path)
 		require.ErrorContains(t, err, "names no file", path)
 	}
-	refused(t, t.TempDir(), "is a folder")
-	refused(t, filepath.Join(t.TempDir(), "missing", "runs.db"), "make its folder first")
+	_ = refused(t, t.TempDir(), "is a folder")
+	_ = refused(t, filepath.Join(t.TempDir(), "missing", "runs.db"), "make its folder first")
 	if runtime.GOOS != "windows" {
-		refused(t, os.DevNull, "not a regular file")
+		_ = refused(t, os.DevNull, "not a regular file")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes.txt")
 	text := []byte(strings.Repeat("these are my notes\n", 500))
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	refused(t, path, "not a SQLite database")
+	_ = refused(t, path, "not a SQLite database")
 	still, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, still)
@@ -95,7 +95,7 @@ func TestOpenRefusesADamagedFile(t *testing.T) {
 		b[i] = 0xa5
 	}
 	require.NoError(t, os.WriteFile(path, b, 0o600))
-	refused(t, path, "damaged", ".recover")
+	_ = refused(t, path, "damaged", ".recover")
 	still, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, b, still, "a damaged file is left for the one who repairs it")

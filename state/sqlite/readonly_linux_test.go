@@ -52,12 +52,12 @@ func TestOpenRefusesAReadOnlyFile(t *testing.T) {
 	require.NoError(t, os.Chmod(path, 0o444)) //nolint:gosec // it holds nothing
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	asNobody(t, func() { refused(t, path, "read-only") })
-	asNobody(t, func() { refused(t, filepath.Join(dir, "private", "runs.db"), "look into its folder") })
+	asNobody(t, func() { _ = refused(t, path, "read-only") })
+	asNobody(t, func() { _ = refused(t, filepath.Join(dir, "private", "runs.db"), "look into its folder") })
 
 	require.NoError(t, os.Chmod(path, 0o666)) //nolint:gosec // it holds nothing
 	require.NoError(t, os.Chmod(dir, 0o555))  //nolint:gosec // the folder is what is read-only now
-	asNobody(t, func() { refused(t, path, "folder") })
+	asNobody(t, func() { _ = refused(t, path, "folder") })
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // so that it can be removed
 
 	after, err := os.ReadFile(path)
@@ -71,6 +71,6 @@ func TestOpenRefusesAFileInAReadOnlyFolder(t *testing.T) {
 	dir := t.TempDir()
 	letIn(t, dir)
 	require.NoError(t, os.Chmod(dir, 0o555)) //nolint:gosec // that is the test
-	asNobody(t, func() { refused(t, filepath.Join(dir, "runs.db"), "can't be opened") })
+	asNobody(t, func() { _ = refused(t, filepath.Join(dir, "runs.db"), "can't be opened") })
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // so that it can be removed
 }
