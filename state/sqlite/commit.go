@@ -78,7 +78,7 @@ var commitTasks = sync.Pool{New: func() any {
 func (s *Store) Commit(ctx context.Context, ch *state.Change) error {
 	t := commitTasks.Get().(*commitTask)
 	t.prepare(ch, s)
-	left, err := s.queue.do(ctx, &t.job)
+	left, err := s.writer.do(ctx, &t.job)
 	if left {
 		return s.failed("Commit", ch.Key, err)
 	}

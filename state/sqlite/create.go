@@ -43,7 +43,7 @@ func (s *Store) Create(ctx context.Context, rec *state.Record) (*state.Record, e
 	t.rec, t.size = rec, size
 	t.enc.record(rec)
 	t.enc.input = t.enc.whole(partInput, rec.Input)
-	left, err := s.queue.do(ctx, &t.job)
+	left, err := s.writer.do(ctx, &t.job)
 	if left {
 		return nil, s.failed("Create", rec.Key, err)
 	}

@@ -51,17 +51,13 @@ func assemble(c conn, path string, cfg config) (*Store, error) {
 	q := newQueue()
 	w := &writer{
 		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
-		purger: &purger{}, ended: make(chan struct{}),
+		timeout: cfg.busyTimeout, purger: &purger{}, ended: make(chan struct{}),
 	}
+	c.SetBusyTimeout(0)
 	return &Store{
-		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, queue: q, writer: w, readers: rs, memory: newMemory(cfg.oblivious),
+		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, writer: w, readers: rs, memory: newMemory(cfg.oblivious),
 		unreadable: cfg.unreadable,
 	}, nil
-}
-
-func (w *writer) close() error {
-	w.turn.close()
-	return w.tx.c.Close()
 }
 
 // locate makes the path absolute, so that a change of the working folder does no harm, and looks at what SQLite would

@@ -17,14 +17,11 @@ type purger struct {
 	behind bool
 }
 
-// join adds the job to the batch when it is due.
-func (p *purger) join(batch []*job) []*job {
-	now := time.Now()
-	if !p.behind && now.Before(p.next) {
-		return batch
-	}
-	p.next = now.Add(purgeEvery)
-	return append(batch, &job{task: p, done: make(chan error, 1)})
+func (p *purger) due() bool { return p.behind || !time.Now().Before(p.next) }
+
+func (p *purger) job() *job {
+	p.next = time.Now().Add(purgeEvery)
+	return &job{task: p, done: make(chan error, 1)}
 }
 
 func (p *purger) apply(tx *tx) (answer, err error) {

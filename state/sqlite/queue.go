@@ -66,6 +66,12 @@ func (q *queue) add(j *job) error {
 	return nil
 }
 
+func (q *queue) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
 func (q *queue) signal() {
 	select {
 	case q.wake <- struct{}{}:

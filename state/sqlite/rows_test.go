@@ -139,7 +139,9 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	commit(t, s, forever, end(forever, time.Time{}))
 	require.Equal(t, n+2, count(t, s, "run_record"))
 	clk.Set(start.Add(2 * time.Hour))
+	s.writer.mu.Lock()
 	s.writer.purger.next = time.Time{} // it looks once in a while
+	s.writer.mu.Unlock()
 	for i := range 5 {
 		ch := follow(kept)
 		ch.WriteID = fmt.Sprint(i)

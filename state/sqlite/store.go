@@ -17,7 +17,6 @@ type Store struct {
 	path      string
 	clock     clock.Clock
 	maxRecord int
-	queue     *queue
 	writer    *writer
 	readers   *readers
 	memory    *memory
@@ -40,8 +39,8 @@ func (s *Store) Capabilities() state.Capabilities {
 // [ErrClosed]; a later Close returns what the first returned.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
-		s.queue.close()
-		<-s.writer.ended
+		s.writer.drain()
+		// Readers first: the last to close a file tidies up behind it, which only one that writes can.
 		s.closed = errors.Join(s.readers.close(), s.writer.close())
 		if s.closed != nil {
 			s.closed = explain(s.path, "Close", s.closed)
@@ -52,7 +51,7 @@ func (s *Store) Close() error {
 
 // write has the committer run the task.
 func (s *Store) write(ctx context.Context, op, key string, t taskFunc) error {
-	_, err := s.queue.do(ctx, &job{task: t, done: make(chan error, 1)})
+	_, err := s.writer.do(ctx, &job{task: t, done: make(chan error, 1)})
 	return s.failed(op, key, err)
 }
 

@@ -5,7 +5,9 @@ package sqlite
 // SQLite's lock is what keeps writers apart, so a process that can't have the turn in time goes on without it, and where
 // there is no such lock there is none to take.
 type turn interface {
-	// acquire tells whether the turn was had, and must then be followed by release.
+	// try doesn't wait. free: nobody else has the turn. held: this process has it now.
+	try() (held, free bool)
+	// acquire waits, and tells whether this process has the turn now. What is held must be released.
 	acquire() bool
 	release()
 	close()
@@ -13,6 +15,7 @@ type turn interface {
 
 type noTurn struct{}
 
-func (noTurn) acquire() bool { return false }
-func (noTurn) release()      {}
-func (noTurn) close()        {}
+func (noTurn) try() (held, free bool) { return false, true }
+func (noTurn) acquire() bool          { return false }
+func (noTurn) release()               {}
+func (noTurn) close()                 {}

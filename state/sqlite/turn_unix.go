@@ -37,9 +37,14 @@ func openTurn(path string, timeout time.Duration) turn {
 	return &fileTurn{file: file, timeout: timeout, want: make(chan struct{}), got: make(chan bool, 1)}
 }
 
+func (t *fileTurn) try() (held, free bool) {
+	err := t.flock(syscall.LOCK_EX | syscall.LOCK_NB)
+	return err == nil, !errors.Is(err, syscall.EWOULDBLOCK)
+}
+
 func (t *fileTurn) acquire() bool {
-	if err := t.flock(syscall.LOCK_EX | syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-		return err == nil
+	if held, free := t.try(); free {
+		return held
 	}
 	t.mu.Lock()
 	if t.busy || t.timeout <= 0 {

@@ -73,7 +73,7 @@ func TestConcurrentWritesShareACommit(t *testing.T) {
 	for i := 1; i < n; i++ {
 		write(i)
 	}
-	until(t, func() bool { return s.queue.length.Load() == n-1 }, "all are queued")
+	until(t, func() bool { return s.writer.queue.length.Load() == n-1 }, "all are queued")
 	g.release()
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -104,7 +104,7 @@ func TestAFailingWriteHarmsNoOther(t *testing.T) {
 	}
 	ch := stepDone(old, 0, `1`)
 	wg.Go(func() { errs[len(errs)-1] = s.Commit(context.Background(), ch) })
-	until(t, func() bool { return s.queue.length.Load() == int64(len(errs)-1) }, "all are queued")
+	until(t, func() bool { return s.writer.queue.length.Load() == int64(len(errs)-1) }, "all are queued")
 	g.release()
 	wg.Wait()
 	for i, err := range errs {
@@ -213,7 +213,7 @@ func TestAQueuedWriteIsWithdrawnWithItsContext(t *testing.T) {
 		_, err := s.Create(ctx, sample("second"))
 		errs <- err
 	}()
-	until(t, func() bool { return s.queue.length.Load() == 2 }, "both are queued")
+	until(t, func() bool { return s.writer.queue.length.Load() == 2 }, "both are queued")
 	cancel()
 	for range 2 {
 		err := <-errs // while the committer is still held
@@ -227,18 +227,27 @@ func TestAQueuedWriteIsWithdrawnWithItsContext(t *testing.T) {
 	same(t, old, get(t, s, old.Key))
 }
 
+// committed starts a write that the committer makes, not its caller.
+func committed(t *testing.T, s *Store, write func()) {
+	t.Helper()
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	go write()
+	until(t, func() bool { return s.writer.queue.length.Load() == 1 }, "it is queued")
+}
+
 // TestAWriteThatHasBegunIsAnswered: its context ends while it is being committed; the answer is waited for, but not for ever.
 func TestAWriteThatHasBegunIsAnswered(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
 	g.shut.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
-	errs := make(chan error, 2)
+	errs := make(chan error, 1)
 	rec := sample("a")
-	go func() {
+	committed(t, s, func() {
 		_, err := s.Create(ctx, rec)
 		errs <- err
-	}()
+	})
 	<-g.arrived
 	cancel()
 	err := <-errs // the committer is still held, so this is after the grace
@@ -250,18 +259,29 @@ func TestAWriteThatHasBegunIsAnswered(t *testing.T) {
 		_, err := s.Get(context.Background(), sample("a").Key)
 		return err == nil
 	}, "it was committed in the end")
+}
 
-	s, g = gated(t)
-	g.shut.Store(true)
-	ctx, cancel = context.WithCancel(t.Context())
-	go func() {
-		_, err := s.Create(ctx, sample("b"))
-		errs <- err
-	}()
-	<-g.arrived
-	cancel()
-	g.release()
-	require.NoError(t, <-errs, "its real answer")
+func TestAWriteThatHasBegunGetsItsRealAnswer(t *testing.T) {
+	t.Parallel()
+	for _, alone := range []bool{true, false} {
+		s, g := gated(t)
+		g.shut.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 1)
+		write := func() {
+			_, err := s.Create(ctx, sample("a"))
+			errs <- err
+		}
+		if alone {
+			go write()
+		} else {
+			committed(t, s, write)
+		}
+		<-g.arrived
+		cancel()
+		g.release()
+		require.NoError(t, <-errs, "alone: %t", alone)
+	}
 }
 
 // TestReadsDontQueueBehindTheWriter, and see what was answered before.
@@ -298,7 +318,7 @@ func TestCloseWaitsForWhatIsInHand(t *testing.T) {
 			<-g.arrived
 		}
 	}
-	until(t, func() bool { return s.queue.length.Load() == 1 }, "one is queued")
+	until(t, func() bool { return s.writer.queue.length.Load() == 1 }, "one is queued")
 	var closed atomic.Int64
 	for range 3 {
 		wg.Go(func() {
@@ -307,9 +327,9 @@ func TestCloseWaitsForWhatIsInHand(t *testing.T) {
 		})
 	}
 	until(t, func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.queue.closed
+		s.writer.queue.mu.Lock()
+		defer s.writer.queue.mu.Unlock()
+		return s.writer.queue.closed
 	}, "Close has begun")
 	require.ErrorIs(t, s.Delete(t.Context(), "x"), ErrClosed)
 	require.Zero(t, closed.Load())
@@ -338,7 +358,13 @@ func TestAForeignWriterIsWaitedForOnlySoLong(t *testing.T) {
 	errs := make(chan error, 1)
 	ch := stepDone(rec, 1, `2`)
 	go func() { errs <- patient.Commit(context.Background(), ch) }()
-	until(t, func() bool { return patient.queue.length.Load() == 0 }, "it is at the lock")
+	until(t, func() bool {
+		if patient.writer.mu.TryLock() {
+			patient.writer.mu.Unlock()
+			return false
+		}
+		return true
+	}, "it is at the lock")
 	query(t, other, `ROLLBACK`)
 	require.NoError(t, <-errs)
 }

@@ -1,9 +1,13 @@
 package sqlite
 
 import (
+	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
+
+	"zombiezen.com/go/sqlite"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 )
@@ -17,34 +21,95 @@ type failpoints struct {
 	afterCommit  func() error // its error stands for a COMMIT whose answer was lost
 }
 
-// writer is the one goroutine that writes. It puts what is queued into one transaction with one fsync, and gives each
-// job its own answer.
+// writer makes the writes. A write that comes while nothing else is going on is made at once, on its caller's goroutine:
+// with one writer at a time nobody is woken and nobody waited for. All others queue for the committer, a goroutine of the
+// writer's that puts what is queued into one transaction with one fsync, and gives each job its own answer.
 type writer struct {
-	path   string
+	path    string
+	queue   *queue
+	clock   clock.Clock
+	points  failpoints
+	timeout time.Duration
+	ended   chan struct{} // closed when the committer has ended
+
+	mu     sync.Mutex // held by who writes; for good once the file is closed
 	tx     *tx
-	queue  *queue
 	turn   turn
-	clock  clock.Clock
-	points failpoints
 	purger *purger
-	ended  chan struct{}
 }
 
+// do makes a write. left tells that the job is still in use, though its caller need not wait any longer.
+func (w *writer) do(ctx context.Context, j *job) (left bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	j.answer = nil
+	j.state.Store(jobWaits)
+	if w.atOnce(j) {
+		return false, j.answer
+	}
+	return w.queue.do(ctx, j)
+}
+
+// atOnce makes a write if there is nothing to wait for.
+func (w *writer) atOnce(j *job) bool {
+	if w.queue.length.Load() > 0 || !w.mu.TryLock() {
+		return false
+	}
+	defer w.mu.Unlock()
+	if w.queue.isClosed() || w.purger.due() {
+		return false
+	}
+	held, free := w.turn.try()
+	if !free {
+		return false
+	}
+	if held {
+		defer w.turn.release()
+	}
+	if w.begin() != nil {
+		return false
+	}
+	w.finish(j)
+	return true
+}
+
+// loop is the committer.
 func (w *writer) loop() {
 	defer close(w.ended)
 	var batch []*job
-	expected := 0
 	for w.queue.wait() {
-		w.gather(expected)
-		batch = w.queue.take(batch[:0])
-		w.serve(batch)
-		// The writers of a round are those who were answered and those who have come meanwhile.
-		expected = len(batch) + int(w.queue.length.Load())
-		for _, j := range batch {
-			j.done <- j.answer
+		w.mu.Lock()
+		for expected := 0; ; {
+			w.gather(expected)
+			if batch = w.queue.take(batch[:0]); len(batch) == 0 {
+				break
+			}
+			w.serve(batch)
+			// The writers of a round are those who are answered and those who have come meanwhile.
+			expected = len(batch) + int(w.queue.length.Load())
+			for _, j := range batch {
+				j.done <- j.answer
+			}
+			clear(batch)
+			if expected == 1 {
+				break
+			}
 		}
-		clear(batch)
+		w.mu.Unlock()
 	}
+}
+
+// drain waits for the writes in hand. There are none afterwards.
+func (w *writer) drain() {
+	w.queue.close()
+	<-w.ended
+	w.mu.Lock()
+}
+
+func (w *writer) close() error {
+	w.turn.close()
+	return w.tx.c.Close()
 }
 
 // gather lets the writers of the last round catch up, so that they share a commit instead of falling into two halves that
@@ -62,7 +127,9 @@ func (w *writer) serve(batch []*job) {
 	if w.turn.acquire() {
 		defer w.turn.release()
 	}
-	batch = w.purger.join(batch)
+	if w.purger.due() {
+		batch = append(batch, w.purger.job())
+	}
 	if !w.together(batch) {
 		for _, j := range batch {
 			w.alone(j)
@@ -72,7 +139,7 @@ func (w *writer) serve(batch []*job) {
 
 // together puts the jobs into one transaction. false: a statement failed, nothing was written, and nobody has an answer.
 func (w *writer) together(batch []*job) bool {
-	if err := w.begin(); err != nil {
+	if err := w.beginPatiently(); err != nil {
 		w.refuse(batch, err)
 		return true
 	}
@@ -91,15 +158,19 @@ func (w *writer) together(batch []*job) bool {
 
 // alone gives a job a transaction of its own.
 func (w *writer) alone(j *job) {
-	one := []*job{j}
-	if err := w.begin(); err != nil {
-		w.refuse(one, err)
+	if err := w.beginPatiently(); err != nil {
+		w.refuse([]*job{j}, err)
 		return
 	}
 	if !j.begin() {
 		w.rollback()
 		return
 	}
+	w.finish(j)
+}
+
+// finish applies a job and ends the transaction, which has nothing else in it.
+func (w *writer) finish(j *job) {
 	answer, err := j.task.apply(w.tx)
 	if err != nil {
 		w.rollback()
@@ -107,7 +178,8 @@ func (w *writer) alone(j *job) {
 		return
 	}
 	j.answer = answer
-	w.commit(one)
+	one := [1]*job{j}
+	w.commit(one[:])
 }
 
 // begin tells whether the job is still wanted, and from then on it can't be withdrawn.
@@ -115,12 +187,24 @@ func (j *job) begin() bool {
 	return j.state.CompareAndSwap(jobWaits, jobBegun) || j.state.Load() == jobBegun
 }
 
+// begin fails when another process holds the file's lock.
 func (w *writer) begin() error {
 	if !w.tx.c.AutocommitEnabled() {
 		w.rollback()
 	}
 	w.tx.now = w.clock.Now()
 	return run(w.tx.begin)
+}
+
+// beginPatiently waits for the lock. Nothing else that a writer does has to wait for one.
+func (w *writer) beginPatiently() error {
+	err := w.begin()
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy {
+		return err
+	}
+	w.tx.c.SetBusyTimeout(w.timeout)
+	defer w.tx.c.SetBusyTimeout(0)
+	return w.begin()
 }
 
 // refuse answers jobs that were not begun.
