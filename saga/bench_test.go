@@ -59,6 +59,7 @@ func benchOrchestrator(b *testing.B, store state.Store, opts ...saga.Option) *sa
 }
 
 func runBench(ctx context.Context, b *testing.B, o *saga.Orchestrator[benchInput, benchOutput], id string) {
+	b.Helper()
 	out, err := o.Run(ctx, saga.Key{Tenant: "tenant-a", ID: id}, benchInput{Order: id, Amount: 4200})
 	if err != nil || out.Step != 4 {
 		b.Errorf("run %s: %v, %v", id, out, err)
@@ -140,6 +141,7 @@ func BenchmarkMemory(b *testing.B) {
 
 // concurrently runs f for every i below b.N on c goroutines.
 func concurrently(b *testing.B, c int, f func(i int)) {
+	b.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range c {

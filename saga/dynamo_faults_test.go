@@ -29,6 +29,7 @@ var dynamoFaults = map[string]*dynamotest.Fault{
 // While the table can't be written, nothing runs; when it goes away in the middle, the run that can't record ends as
 // interrupted, and the same key goes on once the table is back.
 func TestFaultsOfDynamoDBAreErrorsOfTheRun(t *testing.T) {
+	t.Parallel()
 	for name, fault := range dynamoFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

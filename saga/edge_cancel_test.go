@@ -258,7 +258,7 @@ func TestCancelWhereARunRests(t *testing.T) {
 				}
 				err = newProcess(t, world, store, chain{p: p}.of(2)).o.Cancel(t.Context(), theKey, "no")
 				switch {
-				case c.kind == saga.ErrNotFound:
+				case errors.Is(c.kind, saga.ErrNotFound):
 					sagaError(t, err, saga.ErrNotFound)
 					return
 				case c.allowed:
@@ -355,7 +355,7 @@ func TestACancelAroundAPivotAtWork(t *testing.T) {
 				} else {
 					require.Empty(t, rec.Audit)
 				}
-				if c.kind == saga.ErrInterrupted { // the request stays until the pivot is known
+				if errors.Is(c.kind, saga.ErrInterrupted) { // the request stays until the pivot is known
 					require.NotNil(t, rec.Cancel)
 					_, err = newProcess(t, world, store, pivotal(chain{p: p})).o.Run(t.Context(), theKey, theOrder)
 					require.NoError(t, err)
@@ -468,7 +468,7 @@ func TestAPivotMarkedDoneDropsTheCancel(t *testing.T) {
 		require.Equal(t, []string{"cancel_dropped", "tsuzuki"}, []string{rec.Audit[1].Verb, rec.Audit[1].Actor})
 		_, err = a.o.Run(t.Context(), theKey, theOrder)
 		require.NoError(t, err)
-		require.EqualValues(t, rec.Revision+2, recordOf(t, store, theKey, "gun").Revision, "no write is refused on the way")
+		require.Equal(t, rec.Revision+2, recordOf(t, store, theKey, "gun").Revision, "no write is refused on the way")
 	})
 }
 

@@ -93,7 +93,7 @@ var troubles = map[string]func(){
 	"panic with an error":          func() { panic(errRefuse) },
 	"panic with a permanent error": func() { panic(steps.Permanent(errRefuse)) },
 	"panic with a struct":          func() { panic(struct{ A, B int }{1, 2}) },
-	"panic with nil":               func() { panic(any(nil)) }, //nolint:govet // on purpose
+	"panic with nil":               func() { panic(any(nil)) },
 	"panic with a typed nil":       func() { panic((*hollow)(nil)) },
 	"a runtime error":              func() { var none []int; none[len(none)] = 1 },
 	"goexit":                       runtime.Goexit,

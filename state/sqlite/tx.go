@@ -154,8 +154,8 @@ func (t *tx) rewrite(r *row) error {
 }
 
 // replacePayloads writes those that are new, and removes those that are no more, but for the input, which never changes.
-// any tells whether there are some.
-func (t *tx) replacePayloads(r *row, large []payload) (any bool, err error) {
+// some tells whether there are any.
+func (t *tx) replacePayloads(r *row, large []payload) (some bool, err error) {
 	keep := map[string]bool{}
 	if r.payloads[partInput] != nil {
 		keep[partInput] = true
