@@ -323,8 +323,10 @@ func TestTheWhenBehindAMarkedStepIsDecidedOnce(t *testing.T) {
 			die := sagatest.Match(func(c sagatest.StoreCall) bool {
 				return sagatest.Records("clean", state.StepDone)(c) || sagatest.Becomes(state.StatusCompleted)(c)
 			})
-			b.net.On(die, sagatest.Before(b.net.Die))
-			b.net.On(die, sagatest.Fail(sagatest.ErrDead))
+			b.net.On(die, func(context.Context, sagatest.StoreCall, func(context.Context) error) error {
+				b.net.Die()
+				return sagatest.ErrDead
+			})
 			_, err = b.o.Run(t.Context(), theKey, theOrder)
 			require.Error(t, err)
 			require.Equal(t, 1, asked)
