@@ -127,6 +127,7 @@ func benchRecord(id string, now time.Time) *state.Record {
 }
 
 func storeRun(b *testing.B, s *sqlite.Store, id string) error {
+	b.Helper()
 	now := time.Now()
 	rec := benchRecord(id, now)
 	if existing, err := s.Create(b.Context(), rec); existing != nil || err != nil {

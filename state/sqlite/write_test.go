@@ -375,10 +375,10 @@ func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	rec := create(t, s, sample("a"))
-	pages := func(max string) {
+	pages := func(most string) {
 		t.Helper()
 		require.NoError(t, s.write(t.Context(), "test", "", func(tx *tx) (answer, err error) {
-			_, err = tx.c.number(`PRAGMA max_page_count = ` + max)
+			_, err = tx.c.number(`PRAGMA max_page_count = ` + most)
 			return nil, err
 		}))
 	}
