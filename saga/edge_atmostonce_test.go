@@ -341,3 +341,32 @@ func TestTheWhenBehindAMarkedStepIsDecidedOnce(t *testing.T) {
 		})
 	}
 }
+
+// A shot that nobody can account for stays unknown through compensations that fail: the probe is asked each time, and once
+// it knows, so does the compensation.
+func TestAShotStaysUnknownThroughFailingCompensations(t *testing.T) {
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		p, store := new(participant), open()
+		answer := missed
+		of := func(undo error) *process[order, steps.None] {
+			fire := steps.New("fire", func(context.Context, *orderRun) (voucher, error) { return voucher{}, errors.New("no answer") }).AtMostOnce().
+				Probe(func(context.Context, *orderRun) (voucher, bool, error) { return answer() }).CompensateRetry(once).
+				Compensate(func(_ context.Context, r *orderRun, did steps.Outcome[voucher]) error {
+					p.undo("fire", did.Known, r.IdempotencyKey())
+					return undo
+				})
+			return newProcess(t, world, store, saga.Define("gun", saga.NoResult[order], fire))
+		}
+		_, err := of(nil).o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrBlocked)
+		require.NoError(t, of(nil).o.ForceCompensate(t.Context(), theKey, "enough"))
+		for range 2 {
+			_, err = of(errors.New("busy")).o.Run(t.Context(), theKey, theOrder)
+			sagaError(t, err, saga.ErrInterrupted)
+		}
+		answer = hit
+		_, err = of(nil).o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrFailed)
+		require.Equal(t, []string{"undo fire unknown", "undo fire unknown", "undo fire known"}, p.seen())
+	})
+}
