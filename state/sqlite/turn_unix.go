@@ -21,6 +21,7 @@ type fileTurn struct {
 	once   sync.Once
 	want   chan struct{} // to the waiter: block until the lock is there
 	got    chan bool     // from the waiter: whether it is
+	gone   chan struct{} // closed when the waiter has ended
 	mu     sync.Mutex
 	wanted bool // whether somebody still waits for what the waiter is about to get
 	busy   bool // whether the waiter is blocked for somebody who has given up
@@ -34,7 +35,7 @@ func openTurn(path string, timeout time.Duration) turn {
 	if err != nil {
 		return noTurn{}
 	}
-	return &fileTurn{file: file, timeout: timeout, want: make(chan struct{}), got: make(chan bool, 1)}
+	return &fileTurn{file: file, timeout: timeout, want: make(chan struct{}), got: make(chan bool, 1), gone: make(chan struct{})}
 }
 
 func (t *fileTurn) try() (held, free bool) {
@@ -76,6 +77,7 @@ func (t *fileTurn) acquire() bool {
 
 // waiter blocks for the lock on behalf of acquire, and lets go of it at once when that has given up.
 func (t *fileTurn) waiter() {
+	defer close(t.gone)
 	for range t.want {
 		err := t.flock(syscall.LOCK_EX)
 		t.mu.Lock()

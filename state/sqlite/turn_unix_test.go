@@ -76,7 +76,7 @@ func TestTurnClosedWhileItIsWaitedFor(t *testing.T) {
 	require.False(t, b.acquire())
 	b.close()
 	stuck.release()
-	until(t, func() bool { return b.file.Fd() == ^uintptr(0) }, "the waiter has closed the file")
+	<-b.gone
 	stuck.close()
 }
 

@@ -12,8 +12,13 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 )
 
-// gatherFor is the longest that the committer waits for the writers of its last round before it begins a transaction.
-const gatherFor = 300 * time.Microsecond
+const (
+	// gatherFor is the longest that the committer waits for the writers of its last round before it begins a transaction.
+	gatherFor = 300 * time.Microsecond
+	// silence is how long it waits for the next of them: writers that are at work on something else don't come for long,
+	// and the wait costs a processor.
+	silence = 50 * time.Microsecond
+)
 
 // failpoints are where tests make a commit fail; all nil otherwise.
 type failpoints struct {
@@ -115,11 +120,20 @@ func (w *writer) close() error {
 // gather lets the writers of the last round catch up, so that they share a commit instead of falling into two halves that
 // take turns. One writer is never waited for.
 func (w *writer) gather(expected int) {
-	if int(w.queue.length.Load()) >= expected {
+	there := int(w.queue.length.Load())
+	if there >= expected {
 		return
 	}
-	for start := time.Now(); int(w.queue.length.Load()) < expected && time.Since(start) < gatherFor; {
+	start := time.Now()
+	for last := start; there < expected; {
 		runtime.Gosched()
+		now := time.Now()
+		if n := int(w.queue.length.Load()); n > there {
+			there, last = n, now
+		}
+		if now.Sub(start) >= gatherFor || now.Sub(last) >= silence {
+			return
+		}
 	}
 }
 
