@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -73,7 +72,7 @@ func (t *createTask) apply(tx *tx) (answer, err error) {
 		return nil, err
 	}
 	if r == nil {
-		return nil, errors.New("the key is taken and not there")
+		return fmt.Errorf("%w: it is there in part", state.ErrCorrupt), nil
 	}
 	now := tx.now
 	if t.rec.CreatedAt.After(now) {

@@ -127,11 +127,6 @@ const grace = time.Second
 // do has the committer run the job and returns its answer. When ctx ends while the job waits, the job is withdrawn; when
 // it has begun, its answer is waited for a while and then is in doubt. left tells that the job is still in use.
 func (q *queue) do(ctx context.Context, j *job) (left bool, err error) {
-	j.answer = nil
-	j.state.Store(jobWaits)
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
 	if err := q.add(j); err != nil {
 		return false, err
 	}

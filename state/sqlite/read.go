@@ -87,11 +87,11 @@ func position(cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
-	id, err := strconv.ParseInt(cursor, 10, 64)
+	id, err := strconv.ParseUint(cursor, 10, 63)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a cursor of this store", state.Cut(cursor))
 	}
-	return id, nil
+	return int64(id), nil
 }
 
 // list reads a page and one more, so that the caller knows whether that was the last.
@@ -123,8 +123,9 @@ func list(c conn, q state.Query, after int64, now time.Time) (page []*row, err e
 	return page, loadAll(c, page)
 }
 
+// listWhere lets a head that is no JSON pass, so that it is told as what it is.
 const listWhere = ` WHERE r.id > ?1 AND (?2 IS NULL OR a.operation = ?2)
-  AND (?3 IS NULL OR coalesce(r.head->>'$[3]', ?3 - 1) < ?3) AND (r.expiration IS NULL OR r.expiration > ?4)`
+  AND (?3 IS NULL OR NOT json_valid(r.head) OR coalesce(r.head->>'$[3]', ?3 - 1) < ?3) AND (r.expiration IS NULL OR r.expiration > ?4)`
 
 // listSQL goes by the index of runs that are not completed, a status at a time and merged, or, when completed ones are
 // asked for too, through all runs.

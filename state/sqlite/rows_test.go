@@ -256,4 +256,14 @@ func TestWhatCantBeRead(t *testing.T) {
 	require.NoError(t, s.Delete(t.Context(), recs[1].Key))
 	_, err = deaf.List(t.Context(), state.Query{})
 	require.NoError(t, err)
+
+	query(t, c, `UPDATE run_record SET head = '{' WHERE idempotency_key = ?`, recs[3].Key)
+	_, err = deaf.List(t.Context(), state.Query{LapsedBefore: at()})
+	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.ErrorContains(t, err, recs[3].Key)
+	query(t, c, `DELETE FROM run_about WHERE id = (SELECT id FROM run_record WHERE idempotency_key = ?)`, recs[3].Key)
+	_, err = s.Create(t.Context(), recs[3])
+	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.NoError(t, s.Delete(t.Context(), recs[3].Key))
+	create(t, s, sample("3"))
 }
