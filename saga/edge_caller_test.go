@@ -13,6 +13,9 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
+// errLeft is why these callers go.
+var errLeft = errors.New("the caller has left")
+
 // The caller goes at every moment of a run, in the middle of writes and calls: the run is laid down, nobody waits for a
 // lease, and the same key completes it; what was recorded is not called again.
 func TestTheCallerGoesAtEveryMoment(t *testing.T) {
@@ -23,7 +26,7 @@ func TestTheCallerGoesAtEveryMoment(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var a *process[order, []string]
 				c := chain{p: p}
-				script := m.plant(&c, func() *sagatest.FaultyStore { return a.net }, func() { cancel(errGone) })
+				script := m.plant(&c, func() *sagatest.FaultyStore { return a.net }, func() { cancel(errLeft) })
 				a = newProcess(t, world, store, c.of(3))
 				script()
 				want := []string{"s1-1", "s2-2", "s3-3"}
@@ -36,11 +39,11 @@ func TestTheCallerGoesAtEveryMoment(t *testing.T) {
 				case m.lost && m.write == 1: // nobody knew whether there was a run
 					sagaError(t, err, saga.ErrInterrupted)
 					require.ErrorIs(t, err, saga.ErrStore)
-					require.ErrorIs(t, err, errGone)
+					require.ErrorIs(t, err, errLeft)
 					require.Equal(t, state.StatusInProgress, rec.Status)
 				default:
 					sagaError(t, err, saga.ErrInterrupted)
-					require.ErrorIs(t, err, errGone)
+					require.ErrorIs(t, err, errLeft)
 					require.Equal(t, state.StatusInterrupted, rec.Status)
 					require.Empty(t, rec.Owner)
 				}
@@ -73,13 +76,13 @@ func TestTheCallerGoesWhileTheStoreHangs(t *testing.T) {
 			a := newProcess(t, world, store, chain{p: p}.of(1))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			a.net.Always(sagatest.Method(method), func(ctx context.Context, c sagatest.StoreCall, send func(context.Context) error) error {
-				cancel(errGone)
+				cancel(errLeft)
 				return sagatest.Hang()(ctx, c, send)
 			})
 			err := call(ctx, a.o)
 			sagaError(t, err, saga.ErrInterrupted)
 			require.ErrorIs(t, err, saga.ErrStore)
-			require.ErrorIs(t, err, errGone)
+			require.ErrorIs(t, err, errLeft)
 			require.Empty(t, p.seen())
 		}
 	})
