@@ -80,8 +80,9 @@ func chaos(t *testing.T, store state.Store, runs int, lease time.Duration) (dupl
 			n := 0
 			defer func() { kills <- n }()
 			for stopped.Err() == nil {
-				life := time.Duration(20+rand.IntN(360)) * time.Millisecond // one of four dies every 50 ms
-				life *= 1 + time.Since(began)/(10*time.Second)              // on a busy machine that is too soon to get anywhere
+				// One of four dies every 50 ms; on a busy machine that is too soon to get anywhere, so they come to live longer.
+				slow := 1 + int(time.Since(began).Seconds())/10
+				life := time.Duration((20+rand.IntN(360))*slow) * time.Millisecond
 				if untilKilled(t, store, b, lease, life, stopped) {
 					n++
 				}
