@@ -99,6 +99,8 @@ func (o *Orchestrator[In, Out]) Get(ctx context.Context, key Key) (*state.Record
 
 // Cancel asks for the run to be undone; nil means that the request is stored. A holder at work obeys it before its next
 // write, and a function at hand is not interrupted. When nobody is at work the undo runs at once, as far as it comes.
+// A pivot that may have happened is asked about first, if it has a Probe; when it did happen the request is dropped and
+// the run goes on. Without a Probe the request stands until somebody takes the run up and the pivot is known.
 // [ErrNotAllowed] behind a pivot that is done, on a blocked run, and after an end.
 func (o *Orchestrator[In, Out]) Cancel(ctx context.Context, key Key, reason string) error {
 	return o.e.cancel(ctx, key, reason)
