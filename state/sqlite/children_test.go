@@ -227,7 +227,7 @@ func TestTwoProcesses(t *testing.T) {
 	var outs []*bufio.Scanner
 	var stops []io.Closer
 	for i := range 2 {
-		cmd, out, in := busy(t, path, fmt.Sprint("process", i))
+		cmd, out, in := busyChild(t, path, fmt.Sprint("process", i))
 		require.True(t, out.Scan())
 		require.Equal(t, "ready", out.Text())
 		outs, stops = append(outs, out), append(stops, in)
@@ -269,7 +269,7 @@ func busyFor(t *testing.T) time.Duration {
 	return d
 }
 
-func busy(t *testing.T, path, name string) (*exec.Cmd, *bufio.Scanner, io.WriteCloser) {
+func busyChild(t *testing.T, path, name string) (*exec.Cmd, *bufio.Scanner, io.WriteCloser) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -99,27 +99,45 @@ func (q *queue) wait() bool {
 	}
 }
 
-// take moves what is queued to batch, in order, as long as it comes to no more than maxBatch jobs and bytes.
-func (q *queue) take(batch []*job) []*job {
+// take moves what is queued to the batch, in order, as long as that comes to no more than maxBatch jobs and, unless it is a
+// single one, maxBatchBytes.
+func (q *queue) take(b *batch) {
+	if q.length.Load() == 0 {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, size := 0, 0
-	for n < len(q.jobs) && n < maxBatch && (n == 0 || size+q.jobs[n].size <= maxBatchBytes) {
-		size += q.jobs[n].size
+	n := 0
+	for n < len(q.jobs) && b.room(q.jobs[n]) {
+		b.jobs = append(b.jobs, q.jobs[n])
+		b.size += q.jobs[n].size
 		n++
 	}
-	batch = append(batch, q.jobs[:n]...)
 	left := copy(q.jobs, q.jobs[n:])
 	clear(q.jobs[left:])
 	q.jobs = q.jobs[:left]
 	q.length.Store(int64(left))
-	return batch
+}
+
+// batch is the jobs that share a transaction.
+type batch struct {
+	jobs []*job
+	size int
 }
 
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 8 << 20
 )
+
+func (b *batch) room(j *job) bool {
+	return len(b.jobs) == 0 || len(b.jobs) < maxBatch && b.size+j.size <= maxBatchBytes
+}
+
+func (b *batch) reset() {
+	clear(b.jobs)
+	b.jobs, b.size = b.jobs[:0], 0
+}
 
 // grace is how long a caller whose context has ended waits for the answer to a write that has begun.
 const grace = time.Second

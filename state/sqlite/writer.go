@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// gatherFor is the longest that the committer waits for the writers of its last round before it begins a transaction.
+	// gatherFor is the longest that the committer waits in all for the writers of its last round before it commits.
 	gatherFor = 300 * time.Microsecond
 	// silence is how long it waits for the next of them: writers that are at work on something else don't come for long,
 	// and the wait costs a processor.
@@ -37,10 +37,12 @@ type writer struct {
 	timeout time.Duration
 	ended   chan struct{} // closed when the committer has ended
 
-	mu     sync.Mutex // held by who writes; for good once the file is closed
-	tx     *tx
-	turn   turn
-	purger *purger
+	mu       sync.Mutex // held by who writes; for good once the file is closed
+	tx       *tx
+	turn     turn
+	purger   *purger
+	expected int   // how many writers the committer's last round had
+	batch    batch // of the round at hand
 }
 
 // do makes a write. left tells that the job is still in use, though its caller need not wait any longer.
@@ -56,13 +58,13 @@ func (w *writer) do(ctx context.Context, j *job) (left bool, err error) {
 	return w.queue.do(ctx, j)
 }
 
-// atOnce makes a write if there is nothing to wait for.
+// atOnce makes a write if there is nothing to wait for, and nobody to share a commit with.
 func (w *writer) atOnce(j *job) bool {
 	if w.queue.length.Load() > 0 || !w.mu.TryLock() {
 		return false
 	}
 	defer w.mu.Unlock()
-	if w.queue.isClosed() || w.purger.due() {
+	if w.expected > 1 || w.queue.isClosed() || w.purger.due() {
 		return false
 	}
 	held, free := w.turn.try()
@@ -82,26 +84,16 @@ func (w *writer) atOnce(j *job) bool {
 // loop is the committer.
 func (w *writer) loop() {
 	defer close(w.ended)
-	var batch []*job
 	for w.queue.wait() {
 		w.mu.Lock()
-		for expected := 0; ; {
-			w.gather(expected)
-			if batch = w.queue.take(batch[:0]); len(batch) == 0 {
-				break
-			}
-			w.serve(batch)
-			// The writers of a round are those who are answered and those who have come meanwhile.
-			expected = len(batch) + int(w.queue.length.Load())
-			for _, j := range batch {
-				j.done <- j.answer
-			}
-			clear(batch)
-			if expected == 1 {
-				break
-			}
-		}
+		w.serve()
+		// The writers of a round are those who are answered and those who have come meanwhile.
+		w.expected = len(w.batch.jobs) + int(w.queue.length.Load())
 		w.mu.Unlock()
+		for _, j := range w.batch.jobs {
+			j.done <- j.answer
+		}
+		w.batch.reset()
 	}
 }
 
@@ -117,57 +109,96 @@ func (w *writer) close() error {
 	return w.tx.c.Close()
 }
 
-// gather lets the writers of the last round catch up, so that they share a commit instead of falling into two halves that
-// take turns. One writer is never waited for.
-func (w *writer) gather(expected int) {
-	there := int(w.queue.length.Load())
-	if there >= expected {
-		return
-	}
-	start := time.Now()
-	for last := start; there < expected; {
-		runtime.Gosched()
-		now := time.Now()
-		if n := int(w.queue.length.Load()); n > there {
-			there, last = n, now
-		}
-		if now.Sub(start) >= gatherFor || now.Sub(last) >= silence {
-			return
-		}
-	}
-}
-
-func (w *writer) serve(batch []*job) {
+// serve makes the writes that are queued, and those that come meanwhile, into w.batch, and leaves their answers in them.
+func (w *writer) serve() {
 	if w.turn.acquire() {
 		defer w.turn.release()
 	}
-	if w.purger.due() {
-		batch = append(batch, w.purger.job())
+	if err := w.beginPatiently(); err != nil {
+		w.take()
+		w.refuse(w.batch.jobs, err)
+		return
 	}
-	if !w.together(batch) {
-		for _, j := range batch {
-			w.alone(j)
-		}
+	if w.together() {
+		return
+	}
+	// A statement failed, so nothing was written and nobody has an answer.
+	for _, j := range w.batch.jobs {
+		w.alone(j)
 	}
 }
 
-// together puts the jobs into one transaction. false: a statement failed, nothing was written, and nobody has an answer.
-func (w *writer) together(batch []*job) bool {
-	if err := w.beginPatiently(); err != nil {
-		w.refuse(batch, err)
-		return true
-	}
-	for _, j := range batch {
-		if j.begin() {
-			var err error
-			if j.answer, err = j.task.apply(w.tx); err != nil {
-				w.rollback()
+// take adds what is queued to the batch, and tells whether there was something.
+func (w *writer) take() bool {
+	n := len(w.batch.jobs)
+	w.queue.take(&w.batch)
+	return len(w.batch.jobs) > n
+}
+
+// together puts the batch into the transaction that has begun. false: a statement failed, and it was rolled back.
+//
+// Writes are applied as they come: while the committer is at the first of them, the writers of the last round, who have
+// just been answered, get the next ones ready. It waits for them a little before it commits, so that they share the commit
+// instead of falling into two halves that take turns. One writer is never waited for.
+func (w *writer) together() bool {
+	applied := 0
+	for pause := (pause{}); ; {
+		if !w.take() {
+			if applied >= w.expected || pause.over() {
+				break
+			}
+			runtime.Gosched()
+			continue
+		}
+		for _, j := range w.batch.jobs[applied:] {
+			if !w.apply(j) {
 				return false
 			}
 		}
+		applied = len(w.batch.jobs)
+		pause.interrupt()
 	}
-	w.commit(batch)
+	if w.purger.due() && !w.apply(w.purger.job()) {
+		return false
+	}
+	w.commit(w.batch.jobs)
 	return true
+}
+
+func (w *writer) apply(j *job) bool {
+	if !j.begin() {
+		return true
+	}
+	var err error
+	if j.answer, err = j.task.apply(w.tx); err != nil {
+		w.rollback()
+		return false
+	}
+	return true
+}
+
+// pause is the wait for writes that may come: over when none has come for a while, or when it has lasted in all.
+type pause struct {
+	since  time.Time // zero while there is something to do
+	before time.Duration
+}
+
+func (p *pause) over() bool {
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+		return false
+	}
+	waited := now.Sub(p.since)
+	return waited >= silence || p.before+waited >= gatherFor
+}
+
+// interrupt ends a wait because something has come.
+func (p *pause) interrupt() {
+	if !p.since.IsZero() {
+		p.before += time.Since(p.since)
+		p.since = time.Time{}
+	}
 }
 
 // alone gives a job a transaction of its own.
