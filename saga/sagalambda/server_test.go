@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,13 +29,13 @@ type mapping struct {
 	handle func(context.Context, events.SQSEvent) (events.SQSEventResponse, error)
 }
 
-func newMapping(t *testing.T, fifo bool, receives int, handle func(context.Context, events.SQSEvent) (events.SQSEventResponse, error)) *mapping {
+func newMapping(t *testing.T, fifo bool, receives, visibility int, handle func(context.Context, events.SQSEvent) (events.SQSEventResponse, error)) *mapping {
 	t.Helper()
 	m := &mapping{brokertest.NewQueue(t, fifo), brokertest.NewQueue(t, fifo), handle}
 	policy, err := json.Marshal(map[string]any{"deadLetterTargetArn": m.dead.ARN, "maxReceiveCount": receives})
 	require.NoError(t, err)
 	_, err = m.Client.SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{QueueUrl: aws.String(m.URL),
-		Attributes: map[string]string{"RedrivePolicy": string(policy), "VisibilityTimeout": "1"}})
+		Attributes: map[string]string{"RedrivePolicy": string(policy), "VisibilityTimeout": strconv.Itoa(visibility)}})
 	require.NoError(t, err)
 	return m
 }
@@ -50,31 +50,44 @@ func (m *mapping) send(t *testing.T, group, body string) {
 	require.NoError(t, err)
 }
 
-// poll is one invocation. It returns how many messages were acknowledged.
-func (m *mapping) poll(t *testing.T) int {
-	t.Helper()
-	out, err := m.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(m.URL), MaxNumberOfMessages: 10,
+// invoke is one invocation, through handle. It returns how many messages were received, and how many acknowledged. An
+// error of the handler leaves all of them to the visibility timeout.
+func (m *mapping) invoke(ctx context.Context, handle func(context.Context, events.SQSEvent) (events.SQSEventResponse, error)) (received, acknowledged int, err error) {
+	out, err := m.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: aws.String(m.URL), MaxNumberOfMessages: 10,
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}})
-	require.NoError(t, err)
-	if len(out.Messages) == 0 {
-		return 0
+	if err != nil || len(out.Messages) == 0 {
+		return 0, 0, err
 	}
 	var event events.SQSEvent
 	for _, msg := range out.Messages {
 		event.Records = append(event.Records, events.SQSMessage{MessageId: *msg.MessageId, ReceiptHandle: *msg.ReceiptHandle, Body: *msg.Body,
 			Attributes: msg.Attributes, EventSource: "aws:sqs", EventSourceARN: m.ARN})
 	}
-	resp, err := m.handle(t.Context(), event)
-	again := strings.Join(returned(t, resp, err), " ")
-	acknowledged := 0
+	resp, err := handle(ctx, event)
+	if err != nil {
+		return len(out.Messages), 0, err
+	}
+	again := map[string]bool{}
+	for _, f := range resp.BatchItemFailures {
+		again[f.ItemIdentifier] = true
+	}
 	for _, msg := range out.Messages {
-		if strings.Contains(again, *msg.MessageId) {
+		if again[*msg.MessageId] {
 			continue
 		}
+		if _, err := m.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: aws.String(m.URL), ReceiptHandle: msg.ReceiptHandle}); err != nil {
+			return len(out.Messages), acknowledged, err
+		}
 		acknowledged++
-		_, err := m.Client.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: aws.String(m.URL), ReceiptHandle: msg.ReceiptHandle})
-		require.NoError(t, err)
 	}
+	return len(out.Messages), acknowledged, nil
+}
+
+// poll is one invocation of a handler that always answers. It returns how many messages were acknowledged.
+func (m *mapping) poll(t *testing.T) int {
+	t.Helper()
+	_, acknowledged, err := m.invoke(t.Context(), m.handle)
+	require.NoError(t, err)
 	return acknowledged
 }
 
@@ -84,6 +97,20 @@ func (m *mapping) until(t *testing.T, want int) {
 	got := 0
 	require.Eventually(t, func() bool { got += m.poll(t); return got >= want }, 30*time.Second, 20*time.Millisecond)
 	assert.Equal(t, want, got)
+}
+
+// left is how many messages the queue has, those that are being worked on included.
+func (m *mapping) left(t *testing.T) int {
+	t.Helper()
+	out, err := m.Client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: aws.String(m.URL), AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
+	require.NoError(t, err)
+	n := 0
+	for _, name := range []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible} {
+		some, err := strconv.Atoi(out.Attributes[string(name)])
+		require.NoError(t, err)
+		n += some
+	}
+	return n
 }
 
 func TestServerDeliversUntilEveryEffectHappenedOnceAndTheRestIsInTheDeadLetterQueue(t *testing.T) {
@@ -101,7 +128,7 @@ func TestServerDeliversUntilEveryEffectHappenedOnceAndTheRestIsInTheDeadLetterQu
 		}
 		return nil
 	}
-	m := newMapping(t, false, 4, sagalambda.SQS(shop.on(t, newStore(), saga.WithLease(2*time.Second)), sagalambda.Body[order](keyAt(t, "no"))))
+	m := newMapping(t, false, 4, 1, sagalambda.SQS(shop.on(t, newStore(), saga.WithLease(2*time.Second)), sagalambda.Body[order](keyAt(t, "no"))))
 	for i := range 15 { // ten orders, five of them twice
 		m.send(t, "", text(t, fmt.Sprint("o-", i%10)))
 	}
@@ -132,7 +159,7 @@ func TestServerKeepsTheOrderOfAFIFOGroup(t *testing.T) {
 		}
 		return nil
 	}
-	m := newMapping(t, true, 10, sagalambda.SQS(shop.on(t, newStore()), sagalambda.Body[order](keyAt(t, "no"))))
+	m := newMapping(t, true, 10, 1, sagalambda.SQS(shop.on(t, newStore()), sagalambda.Body[order](keyAt(t, "no"))))
 	for _, no := range []string{"a-1", "b-1", "a-2", "a-3", "b-2", "a-4"} {
 		m.send(t, no[:1], text(t, no))
 	}

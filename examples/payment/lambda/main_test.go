@@ -16,7 +16,25 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga/sagalambda"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childVariable says, in the environment, that this test binary is to be the program in place of its tests: the emulator
+// starts it as a function.
+const childVariable = "TSUZUKI_TEST_FUNCTION"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// orderEvent is the event of two messages of one order.
+func orderEvent(t *testing.T) []byte {
+	t.Helper()
+	raw, err := os.ReadFile("order.json")
+	require.NoError(t, err)
+	return raw
+}
 
 // function is the handler with this environment.
 func function[F any](t *testing.T, env map[string]string) F {
@@ -30,10 +48,8 @@ func function[F any](t *testing.T, env map[string]string) F {
 }
 
 func TestTwoMessagesOfOneOrderAreOneCharge(t *testing.T) {
-	raw, err := os.ReadFile("order.json")
-	require.NoError(t, err)
 	var event events.SQSEvent
-	require.NoError(t, json.Unmarshal(raw, &event))
+	require.NoError(t, json.Unmarshal(orderEvent(t), &event))
 	env := map[string]string{"PAYMENT_DB": filepath.Join(t.TempDir(), "runs.db")}
 	handle := function[func(context.Context, events.SQSEvent) (events.SQSEventResponse, error)](t, env)
 	for range 2 {
