@@ -57,7 +57,7 @@ func TestCheckAllowsWhatIsRight(t *testing.T) {
 	for rel, deps := range map[string][]string{
 		"outbox":              {"fmt", "net/http", m + "internal/digest"},
 		"saga":                {m + "outbox", m + "state", m + "steps", m + "compensate", m + "internal/drive", "go.uber.org/zap", "go.uber.org/zap/zapcore", "go.uber.org/multierr", "github.com/cenkalti/backoff/v4"},
-		"state/sqlite":        {m + "state", m + "outbox", "zombiezen.com/go/sqlite", "modernc.org/libc"},
+		"state/sqlite":        {m + "state", m + "outbox", "zombiezen.com/go/sqlite", "modernc.org/libc", "modernc.org/sqlite"},
 		"state/dynamostore":   {m + "state", m + "state/other", "github.com/aws/aws-sdk-go-v2/service/dynamodb"},
 		"state/statetest":     {m + "state", m + "state/memory", "testing", "github.com/stretchr/testify/assert"},
 		"saga/sagatest":       {m + "saga", m + "state/statetest", m + "internal/faulttest", "testing"},

@@ -12,6 +12,10 @@
 // nobody knows whether the write was made: the error is of class [ErrInDoubt], never a conflict, and the library sends the
 // write again or reads.
 //
+// "On the disk" is fdatasync's word for it where the system has that call (Linux, FreeBSD, illumos, NetBSD), as in the SQLite
+// that these systems ship; elsewhere it is fsync's. The driver knows one setting for the whole process, which the first
+// [Open] turns on. Where a sandbox forbids the call, turn it off again behind that: modernc.org/sqlite.Fdatasync(false).
+//
 // # Several at once
 //
 // Writes of one process that come at the same time share one transaction and one sync, and each gets its own answer. The

@@ -20,6 +20,7 @@ import (
 // of the library; it, or its folder, is missing, read-only or full. In none of these cases anything in it is changed.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	cfg := newConfig(opts)
+	syncData()
 	path, err := locate(path)
 	if err != nil {
 		return nil, err
