@@ -2,6 +2,7 @@ package dynamotest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -128,7 +129,9 @@ func (p *Proxy) answer(call Request, r *http.Request) *response {
 }
 
 func (p *Proxy) forward(call Request, r *http.Request) *response {
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, p.upstream+"/", bytes.NewReader(call.Body))
+	// A call that has come is made, whether its caller lives to hear of it or not: so does the service, and a server for
+	// tests may fall over a client that goes away before its answer.
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), http.MethodPost, p.upstream+"/", bytes.NewReader(call.Body))
 	if err != nil {
 		return nil
 	}
