@@ -32,8 +32,8 @@ func walk(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	c := &catalog{products: map[string]string{}}
-	p := &prices{}
+	c := &productCatalog{products: map[string]string{}}
+	p := &priceService{}
 	registration, err := saga.New(newRegistration(c, p), store)
 	if err != nil {
 		return err

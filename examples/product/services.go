@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
-// catalog stands for a service that registers products. The same key registers once.
-type catalog struct {
-	products map[string]string // product IDs by the key that the call carried
+// productCatalog stands for a service that registers products.
+type productCatalog struct {
+	products map[string]string // product IDs by the key that the call carried; empty: withdrawn
 }
 
 // Register adds a product and returns its ID.
-func (c *catalog) Register(_ context.Context, name, key string) (string, error) {
+func (c *productCatalog) Register(_ context.Context, name, key string) (string, error) {
 	id, known := c.products[key]
-	if !known {
+	switch {
+	case known && id == "":
+		return "", steps.Permanent(errWithdrawn)
+	case !known:
 		id = fmt.Sprintf("P-%d", len(c.products)+1)
 		c.products[key] = id
 	}
@@ -22,21 +27,27 @@ func (c *catalog) Register(_ context.Context, name, key string) (string, error) 
 	return id, nil
 }
 
-// Withdraw removes the product that was registered under that key, if there is one.
-func (c *catalog) Withdraw(_ context.Context, key string) error {
-	delete(c.products, key)
+// Withdraw removes the product that was registered under that key, and lets none be registered under it any more.
+func (c *productCatalog) Withdraw(_ context.Context, registerKey, _ string) error {
+	c.products[registerKey] = ""
 	return nil
 }
 
-// prices stands for a service that is down now and then.
-type prices struct {
+// priceService stands for a service that is down now and then.
+type priceService struct {
 	down bool
 }
 
-var errDown = errors.New("503 from the price service")
+var (
+	_ catalog = (*productCatalog)(nil)
+	_ prices  = (*priceService)(nil)
+
+	errDown      = errors.New("503 from the price service")
+	errWithdrawn = errors.New("the product was withdrawn")
+)
 
 // Set sets a product's price. Setting it twice is as good as once, so the key is not needed here.
-func (p *prices) Set(_ context.Context, productID string, price int64, _ string) (int64, error) {
+func (p *priceService) Set(_ context.Context, productID string, price int64, _ string) (int64, error) {
 	if p.down {
 		fmt.Printf("   prices   set %s to %d: 503, try later\n", productID, price)
 		return 0, errDown // neither Permanent nor RetryAfter: worth another try
