@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +142,63 @@ func TestADecisionSurvivesADeath(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A When that can't be evaluated fails the run. A death before that is recorded, at the creation or at a take-up, leaves the
+// question open: the next one asks again, and doesn't take the step for one that is to be run and may have been called.
+func TestAWhenThatPanicsIsAskedAgainAfterADeath(t *testing.T) {
+	for _, mended := range []bool{false, true} {
+		t.Run(fmt.Sprintf("mended: %v", mended), func(t *testing.T) {
+			eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+				store, p := open(), new(participant)
+				broken := true
+				d := func() *saga.Definition[order, []string] {
+					return chain{p: p, declare: func(_ int, s *steps.Step[order, voucher]) {
+						if s.Name() == "s1" {
+							s.When(func(*orderRun) bool {
+								if broken {
+									panic("oh")
+								}
+								return false
+							})
+						}
+					}}.of(2)
+				}
+				diesAfterItsFirstWrite := func(goOn func(*process[order, []string]) error, advance time.Duration) {
+					a := newProcess(t, world, store, d())
+					a.clk.Advance(advance)
+					a.net.On(sagatest.Writes, sagatest.After(a.net.Die))
+					require.Error(t, goOn(a))
+					rec := recordOf(t, store, theKey, "chain")
+					require.Equal(t, state.StatusInProgress, rec.Status)
+					require.Empty(t, rec.CurrentStep)
+					require.Equal(t, state.StepRecord{Name: "s1", Status: state.StepPending}, rec.Steps[0])
+				}
+				diesAfterItsFirstWrite(func(a *process[order, []string]) error {
+					_, err := a.o.Run(t.Context(), theKey, theOrder)
+					return err
+				}, 0)
+				diesAfterItsFirstWrite(func(a *process[order, []string]) error {
+					_, err := a.o.Resume(t.Context(), theKey)
+					return err
+				}, theLease)
+				b := newProcess(t, world, store, d())
+				b.clk.Advance(2 * theLease)
+				broken = !mended
+				_, err := b.o.Resume(t.Context(), theKey)
+				rec := recordOf(t, store, theKey, "chain")
+				if mended {
+					require.NoError(t, err)
+					require.Equal(t, "SKIPPED DONE", stepStatuses(rec))
+					require.Equal(t, []string{"s2"}, p.seen())
+					return
+				}
+				sagaError(t, err, saga.ErrFailed)
+				require.Equal(t, state.StatusFailed, rec.Status)
+				require.Empty(t, p.seen(), "nothing was called, so there is nothing to undo")
+			})
+		})
 	}
 }
 

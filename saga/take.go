@@ -66,7 +66,9 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 		h.rec.Steps[s.Index] = s.StepRecord
 	}
 	h.trouble = trouble
-	h.rec.CurrentStep = h.current()
+	if trouble == nil {
+		h.rec.CurrentStep = h.current()
+	}
 	var existing *state.Record
 	err = e.insist(ctx, func() (err error) {
 		existing, err = e.store.Create(ctx, h.rec)
@@ -219,6 +221,9 @@ func (h *holder) takeUpChange(run *runContext, ch *state.Change) error {
 		return err
 	}
 	ch.CurrentStep = ""
+	if h.trouble != nil {
+		return nil // whoever takes over before that is recorded must not take the step for one that is to be run
+	}
 	for _, s := range h.after(ch) {
 		if !s.Status.Finished() {
 			ch.CurrentStep = s.Name
@@ -229,12 +234,12 @@ func (h *holder) takeUpChange(run *runContext, ch *state.Change) error {
 }
 
 // mark is the entry of the step that the last holder may have been at when it died: unknown, and one attempt more. An
-// at-most-once step without its mark never started.
+// at-most-once step without its mark never started, and neither did one whose When was still to be decided.
 func (h *holder) mark(i int) *state.StepRecord {
 	s := h.rec.Steps[i]
 	d := &h.p.steps[i]
 	switch {
-	case h.rec.Status == state.StatusInProgress && !d.AtMostOnce:
+	case h.rec.Status == state.StatusInProgress && !d.AtMostOnce && h.rec.CurrentStep != "":
 		s.StartedAt = h.firstStart(i)
 		s.Attempts++
 		s.Unknown = true
@@ -273,7 +278,7 @@ func (h *holder) extend(run *runContext, ch *state.Change) error {
 		defer func() { h.rec.Steps = h.rec.Steps[:stored] }()
 	}
 	next := h.rec.Next()
-	if next == stored || next > 0 && h.undecided(next) {
+	if next == stored || h.undecided(next) {
 		skipped, trouble, err := h.skips(run, next)
 		if err != nil {
 			return h.abandoned(h.p.steps[next+len(skipped)].Name, err)
@@ -284,10 +289,16 @@ func (h *holder) extend(run *runContext, ch *state.Change) error {
 	return nil
 }
 
-// undecided tells whether the write that made the step before this one DONE left open whether this one is to be run: a
-// person's, or one that could not record the result. Once a take-up has decided, and the step may have been called, it
-// stays with that.
+// undecided tells whether it was left open whether this step is to be run: by a holder that died when its When could not be
+// evaluated, or by the write that made the step before it DONE, when that was a person's, or one that could not record the
+// result. Once a take-up has decided, and the step may have been called, it stays with that.
 func (h *holder) undecided(next int) bool {
+	if h.rec.Status == state.StatusInProgress {
+		return h.rec.CurrentStep == ""
+	}
+	if next == 0 {
+		return false
+	}
 	s, before := &h.rec.Steps[next], &h.rec.Steps[next-1]
 	if h.rec.Status != state.StatusInterrupted || s.Unknown || s.Attempts > 0 || s.Status != state.StepPending {
 		return false

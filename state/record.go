@@ -28,7 +28,8 @@ type Record struct {
 	Status Status
 	// EndsAs is FAILED or REVERSED once the run goes backwards, and stays as the reason; before that it is empty.
 	EndsAs Status
-	// CurrentStep is the step to be run or undone next; empty when there is none.
+	// CurrentStep is the step to be run or undone next; empty when there is none, or when it is still open whether that step is
+	// to be run at all.
 	CurrentStep string
 	// Steps has one entry per step of the plan, in its order.
 	Steps []StepRecord
@@ -106,7 +107,7 @@ const MaxMessage = 256
 
 // Failure is an error in its stored form.
 type Failure struct {
-	// Step that failed; empty when it was none (a cancel, a deadline).
+	// Step that failed, or at which the run was when its deadline passed; empty when there is none, as after a cancel.
 	Step string
 	// Code that the step gave the error, or one of the library's.
 	Code string
