@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -186,6 +187,20 @@ func (l *logged) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// byKey counts the lines of the orchestrator, by message and the ID in the run's key.
+func (l *logged) byKey(t *testing.T) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	for line := range strings.Lines(l.text()) {
+		var said struct{ Msg, Key string }
+		require.NoError(t, json.Unmarshal([]byte(line), &said))
+		key, err := state.ParseKey(said.Key)
+		require.NoError(t, err, line)
+		n[said.Msg+" "+key.ID]++
+	}
+	return n
 }
 
 func (l *logged) logger() *zap.Logger {

@@ -168,6 +168,21 @@ func TestFalsyResultsAreResults(t *testing.T) {
 	}
 }
 
+// There is no hook that changes what a replay returns: it is the same result. That it was one is told.
+func TestAReplayIsTheSameResultAndTheListenerIsTold(t *testing.T) {
+	var told []string
+	replayed := saga.Listener{RunReplayed: func(_ context.Context, e saga.RunEvent) { told = append(told, e.Key.ID+" "+string(e.Status)) }}
+	shop := &shop{}
+	call := sagalambda.Invoke(shop.on(t, newStore(), saga.WithListener(replayed)), func(in order) (saga.Key, order, error) { return saga.Key{ID: in.No}, in, nil })
+	first, err := call(t.Context(), order{No: "o-1"})
+	require.NoError(t, err)
+	assert.Empty(t, told)
+	second, err := call(t.Context(), order{No: "o-1"})
+	require.NoError(t, err)
+	assert.Equal(t, first, second)
+	assert.Equal(t, []string{"o-1 COMPLETED"}, told)
+}
+
 func TestSagasShareATable(t *testing.T) {
 	store, calls := newStore(), map[string]int{}
 	for _, name := range []string{"bill", "ship"} {

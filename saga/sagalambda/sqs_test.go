@@ -35,8 +35,8 @@ func TestARecordIsARunAndADuplicateIsNone(t *testing.T) {
 	slices.Sort(shop.charged)
 	assert.Equal(t, []string{"o-1", "o-2"}, shop.charged)
 	assert.Equal(t, state.StatusCompleted, recordOf(t, store).Status)
-	assert.Contains(t, log.text(), `"msg":"business_operation_executed"`)
-	assert.Contains(t, log.text(), `"msg":"job_skipped"`)
+	assert.Equal(t, map[string]int{"business_operation_executed o-1": 2, "business_operation_executed o-2": 2, "job_skipped o-1": 2}, log.byKey(t),
+		"a line for each step of each key, and one for each duplicate")
 }
 
 // gauge is a Runner that tells how many of its runs are at work, and how many were at once with one key.
