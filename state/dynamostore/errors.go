@@ -73,8 +73,11 @@ const (
 func advice(err error) string {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		switch {
+		case errors.Is(err, context.Canceled):
 			return "the caller stopped waiting"
+		case errors.Is(err, context.DeadlineExceeded): // of an HTTP client's own timeout, too
+			return "no answer in time, be it the caller's or the HTTP client's"
 		}
 		var failed *smithy.OperationError
 		if errors.As(err, &failed) {

@@ -126,6 +126,23 @@ func TestACallerThatStopsWaiting(t *testing.T) {
 	}
 }
 
+func TestAnHTTPClientThatStopsWaiting(t *testing.T) {
+	p := dynamotest.Start(t, true)
+	table := dynamostore.TableOf(newStore(t, p))
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	s, err := dynamostore.New(dynamotest.NewClient(p.URL, transport, once, func(o *dynamodb.Options) {
+		o.HTTPClient = &http.Client{Transport: transport, Timeout: 20 * time.Millisecond}
+	}), table)
+	require.NoError(t, err)
+	p.Break(func(dynamotest.Request) *dynamotest.Fault { return dynamotest.Slow(time.Minute) })
+	for name, call := range calls(s, newCostlyRun(1, 100, 60).Record) {
+		err := call(t.Context())
+		require.ErrorContains(t, err, "no answer in time", name)
+		noNamedError(t, err)
+	}
+}
+
 func TestTooLarge(t *testing.T) {
 	p := dynamotest.Start(t, true)
 	s := newStore(t, p)
