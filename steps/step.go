@@ -120,7 +120,8 @@ func (s *Step[In, Out]) KeyValid(d time.Duration) *Step[In, Out] {
 }
 
 // When makes the step conditional. The function must be pure: it is evaluated once, before the write that records the
-// preceding step, and its answer is stored in that write. It can't be declared on a pivot.
+// preceding step, and its answer is stored in that write. One that panics, or emits a message, fails its step for good. It
+// can't be declared on a pivot.
 func (s *Step[In, Out]) When(when func(*Run[In]) bool) *Step[In, Out] {
 	if when == nil {
 		s.problem("When(nil)")

@@ -26,7 +26,7 @@ func (t *trial) judge(base *trial) []string {
 	default:
 		t.judgeRest(rec, base, say)
 	}
-	if base == nil && rec != nil && rec.Failure != nil && strings.Contains(rec.Failure.Message, "not declared") {
+	if base == nil && rec != nil && mistaken(rec.Failure) {
 		say("without any fault the run failed: %s", rec.Failure.Message)
 	}
 	if len(wrong) > 0 {
@@ -35,6 +35,11 @@ func (t *trial) judge(base *trial) []string {
 	}
 	slices.Sort(wrong)
 	return slices.Compact(wrong)
+}
+
+// mistaken tells whether a run failed by a mistake in its declaration, and not by what a participant said.
+func mistaken(f *state.Failure) bool {
+	return f != nil && (f.Code == saga.CodeInvalidMessage || strings.Contains(f.Message, "not declared") || strings.Contains(f.Message, "its When: "))
 }
 
 // adviseOn says what to do about mistakes that show only in the library's own words.

@@ -191,6 +191,15 @@ func TestTheLabFindsTheMistakesOfUsers(t *testing.T) {
 			},
 			[]string{"Emit works in a step", "emit messages in a step"},
 		},
+		"a message emitted in a When": {
+			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
+				return one(steps.New("charge", effect(rec)).When(func(r *purchaseRun) bool {
+					r.Emit(outbox.Message{Topic: "charging", Body: "x"})
+					return true
+				}))
+			},
+			[]string{"without any fault the run failed: its When: ", "Emit works in a step, a compensation or a probe, not in when", "emit messages in a step"},
+		},
 		"a message that is not the same each time": {
 			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
 				return one(steps.New("charge", func(ctx context.Context, r *purchaseRun) (string, error) {

@@ -3,6 +3,9 @@ package sagatest
 import (
 	"context"
 	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/tsuzuki-go/tsuzuki/state"
@@ -159,8 +162,8 @@ func (l *Late) Land(ctx context.Context) error {
 	return send(ctx)
 }
 
-// FaultyStore is a store as seen over a network that a test has scripted: calls fail, hang, or arrive late, and answers
-// are lost. Without a script it is the store that it wraps. Several on one store are several processes' views of it. Its
+// FaultyStore is a store as seen over a network that a test has scripted, call by call or by a seed: calls fail, hang, or
+// arrive late, and answers are lost. Without a script it is the store that it wraps. Several on one store are several processes' views of it. Its
 // methods may be called concurrently.
 type FaultyStore struct {
 	inner state.Store
@@ -176,6 +179,18 @@ type rule struct {
 	match  Match
 	fault  Fault
 	always bool
+	drawn  func(StoreCall) Fault // of a seeded rule; nil: this call is spared
+}
+
+// of is the fault that the rule has for the call; nil: none.
+func (r *rule) of(c StoreCall) Fault {
+	switch {
+	case !r.match(c):
+		return nil
+	case r.drawn != nil:
+		return r.drawn(c)
+	}
+	return r.fault
 }
 
 var _ state.Store = (*FaultyStore)(nil)
@@ -194,6 +209,26 @@ func (s *FaultyStore) On(match Match, fault Fault) *FaultyStore {
 // Always lets every call that matches meet the fault, until Clear.
 func (s *FaultyStore) Always(match Match, fault Fault) *FaultyStore {
 	return s.add(&rule{match: match, fault: fault, always: true})
+}
+
+// Seeded lets one in oneIn of the calls that match meet one of the faults, until Clear. Without faults half of them are not
+// made and the others' answers are lost, and the caller gets [ErrNoAnswer] for both. Which calls, and which faults, is
+// decided by the seed, the method and how often it has been called: the same seed gives the nth call of a method the same
+// fault, whatever else is called meanwhile. An oneIn below 1 counts as 1.
+func (s *FaultyStore) Seeded(seed uint64, oneIn int, match Match, faults ...Fault) *FaultyStore {
+	if len(faults) == 0 {
+		faults = []Fault{Fail(ErrNoAnswer), LoseAnswer()}
+	}
+	faults = slices.Clone(faults)
+	return s.add(&rule{match: match, always: true, drawn: func(c StoreCall) Fault {
+		name := fnv.New64a()
+		_, _ = name.Write([]byte(c.Method)) // which never fails
+		rng := rand.New(rand.NewPCG(seed, name.Sum64()+uint64(c.Nth)))
+		if rng.IntN(max(oneIn, 1)) != 0 {
+			return nil
+		}
+		return faults[rng.IntN(len(faults))]
+	}})
 }
 
 func (s *FaultyStore) add(r *rule) *FaultyStore {
@@ -247,13 +282,14 @@ func (s *FaultyStore) begin(c *StoreCall) (Fault, bool) {
 	c.Nth = s.count[c.Method]
 	s.calls = append(s.calls, *c)
 	for i, r := range s.rules {
-		if !r.match(*c) {
+		fault := r.of(*c)
+		if fault == nil {
 			continue
 		}
 		if !r.always {
 			s.rules = append(s.rules[:i:i], s.rules[i+1:]...)
 		}
-		return r.fault, true
+		return fault, true
 	}
 	return nil, true
 }
