@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -15,6 +18,7 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -226,11 +230,98 @@ func TestRecoverEndsWithItsContext(t *testing.T) {
 				return ctx.Err()
 			}
 			return nil
-		}}.of(1))
+		}}.of(1), saga.WithRecoverers(1))
 		got, err := saga.Recover(ctx, a.o)
 		require.ErrorIs(t, err, gone)
 		require.Equal(t, saga.Recovered{Completed: 1, Interrupted: 1}, got)
 	})
+}
+
+// A run that hangs holds up neither the other runs nor other sagas, and no more are in hand than was said.
+func TestRecoverTakesSeveralUpAtOnce(t *testing.T) {
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		const many, atOnce = 12, 3
+		store := open()
+		broken := true
+		release := make(chan struct{})
+		var inHand, most, quick atomic.Int32
+		slow := func(name string) *saga.Definition[int, int] {
+			return saga.Once(name, func(_ context.Context, r *steps.Run[int]) (int, error) {
+				switch {
+				case broken:
+					return 0, errBusy
+				case r.Input >= atOnce-1:
+					quick.Add(1)
+					return r.Input, nil
+				}
+				n := inHand.Add(1)
+				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+				}
+				defer inHand.Add(-1)
+				<-release
+				return r.Input, nil
+			})
+		}
+		// The clock stands still, so that no lease lapses while a step hangs.
+		process := func(name string) *saga.Orchestrator[int, int] {
+			still := new(clock.Fake)
+			still.Set(world.Now())
+			return newSaga(t, slow(name), store, saga.WithClock(still), saga.WithRecoverers(atOnce), saga.WithRetry(steps.RetryPolicy{PerRun: 1}))
+		}
+		a, b := process("a"), process("b")
+		for i := range many {
+			_, err := a.Run(t.Context(), saga.Key{ID: fmt.Sprint(i)}, i)
+			sagaError(t, err, saga.ErrInterrupted)
+			_, err = b.Run(t.Context(), saga.Key{ID: fmt.Sprint(i)}, i)
+			sagaError(t, err, saga.ErrInterrupted)
+		}
+		broken = false
+		done := make(chan saga.Recovered, 1)
+		go func() {
+			got, err := saga.Recover(t.Context(), a, b)
+			assert.NoError(t, err)
+			done <- got
+		}()
+		// Of each saga two runs hang, and the third place is enough for all the others.
+		require.Eventually(t, func() bool { return quick.Load() == 2*(many-atOnce+1) }, time.Minute, time.Millisecond)
+		require.EqualValues(t, 2*(atOnce-1), inHand.Load())
+		close(release)
+		require.Equal(t, saga.Recovered{Completed: 2 * many}, within(t, done))
+		require.EqualValues(t, 2*(atOnce-1), most.Load())
+	})
+}
+
+// With one recoverer, a run waits until the one before it has come to rest.
+func TestRecoverOneAfterTheOther(t *testing.T) {
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		store := open()
+		var inHand, most atomic.Int32
+		broken := true
+		d := saga.Once("a", func(context.Context, *steps.Run[int]) (int, error) {
+			if broken {
+				return 0, errBusy
+			}
+			most.Store(max(most.Load(), inHand.Add(1)))
+			runtime.Gosched()
+			inHand.Add(-1)
+			return 0, nil
+		})
+		a := newProcess(t, world, store, d, saga.WithRecoverers(1), saga.WithRetry(steps.RetryPolicy{PerRun: 1}))
+		for i := range 10 {
+			_, err := a.o.Run(t.Context(), saga.Key{ID: fmt.Sprint(i)}, i)
+			sagaError(t, err, saga.ErrInterrupted)
+		}
+		broken = false
+		got, err := saga.Recover(t.Context(), a.o)
+		require.NoError(t, err)
+		require.Equal(t, saga.Recovered{Completed: 10}, got)
+		require.EqualValues(t, 1, most.Load())
+	})
+	for _, n := range []int{-1, 0, 1001} {
+		_, err := saga.New(saga.Once("a", func(context.Context, *steps.Run[int]) (int, error) { return 0, nil }), memory.New(), saga.WithRecoverers(n))
+		require.ErrorIs(t, err, saga.ErrInvalidDefinition)
+		require.ErrorContains(t, err, fmt.Sprintf("WithRecoverers(%d)", n))
+	}
 }
 
 // The loop recovers at once and then every so often, in spite of a store that fails for a while, until its context ends.

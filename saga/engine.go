@@ -31,6 +31,8 @@ type engine struct {
 	relay     Relay
 	crew      crew
 
+	recoverers int // how many runs a recovery has in hand at once
+
 	mu         sync.Mutex
 	stragglers map[string]int // functions that outlived their run here, by run key
 	toldRelay  sync.Once
@@ -42,7 +44,7 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 	if store == nil {
 		return nil, fmt.Errorf("saga: %w: %q: the store is nil", ErrInvalidDefinition, p.name)
 	}
-	c := config{log: zap.NewNop(), lease: DefaultLease, margin: DefaultMargin, clk: clock.System()}
+	c := config{log: zap.NewNop(), lease: DefaultLease, margin: DefaultMargin, clk: clock.System(), recoverers: DefaultRecoverers}
 	for _, o := range opts {
 		if o == nil {
 			continue
@@ -54,7 +56,7 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 	retry := drive.Policy{Initial: c.retry.Initial, Max: c.retry.Max, Multiplier: c.retry.Multiplier, Jitter: c.retry.Jitter, PerRun: c.retry.PerRun}
 	return &engine{
 		plan: p, store: store, clk: c.clk, log: c.log.With(zap.String("operation", p.name)), listener: c.listener, intercept: c.interceptor,
-		lease: c.lease, margin: c.margin, errs: c.errs, retry: retry.Or(defaultRetry), relay: c.relay,
+		lease: c.lease, margin: c.margin, errs: c.errs, retry: retry.Or(defaultRetry), relay: c.relay, recoverers: c.recoverers,
 		stragglers: map[string]int{},
 	}, nil
 }

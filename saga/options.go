@@ -19,7 +19,11 @@ const (
 	// still fits.
 	DefaultMargin = 500 * time.Millisecond
 
-	shortestLease = 10 * time.Millisecond
+	// DefaultRecoverers is how many runs a recovery has in hand at once when WithRecoverers says nothing.
+	DefaultRecoverers = 8
+
+	shortestLease  = 10 * time.Millisecond
+	mostRecoverers = 1000
 )
 
 // Option is an option of [New]. Only this package makes them.
@@ -39,6 +43,7 @@ type config struct {
 	errs        map[string]error
 	retry       steps.RetryPolicy
 	relay       Relay
+	recoverers  int
 }
 
 // Clock is the time that an orchestrator sees. It is sealed: SystemClock, and for tests sagatest.Clock.
@@ -135,6 +140,18 @@ func WithRetry(p steps.RetryPolicy) Option {
 			return fmt.Errorf("WithRetry: %w", err)
 		}
 		c.retry = p
+		return nil
+	})
+}
+
+// WithRecoverers sets how many runs [Recover] and [RecoverLoop] have in hand at once, 1 to 1,000. With 1 they are taken up one
+// after the other, in the store's order.
+func WithRecoverers(n int) Option {
+	return option(func(c *config) error {
+		if n < 1 || n > mostRecoverers {
+			return fmt.Errorf("WithRecoverers(%d): not between 1 and %d", n, mostRecoverers)
+		}
+		c.recoverers = n
 		return nil
 	})
 }

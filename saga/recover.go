@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,42 +37,100 @@ type Recovered struct {
 // for a time that grows with every take-up: none after the first, then 1 s, 3 s, 7 s ... up to ten minutes. One that an
 // operator has acted on since, or that has only a cancel to obey, waits for nothing.
 //
+// Several runs are in hand at once, see [WithRecoverers], so that one that takes its time doesn't hold up the others.
+// Recover returns when all have come to rest.
+//
 // Losing a race is no error, and neither is what becomes of a run; an error means that a store could not be listed, or
 // that ctx has ended. Several processes may recover at once.
 func Recover(ctx context.Context, orchestrators ...Recoverable) (Recovered, error) {
+	sums, errs := make([]Recovered, len(orchestrators)), make([]error, len(orchestrators))
+	each(orchestrators, func(i int, e *engine) { sums[i], errs[i] = e.recover(ctx) })
 	var sum Recovered
-	var failed []error
-	for _, o := range orchestrators {
-		if err := o.recoverable().recover(ctx, &sum); err != nil {
-			failed = append(failed, err)
-		}
+	for _, s := range sums {
+		sum.add(s)
 	}
-	return sum, errors.Join(failed...)
+	return sum, errors.Join(errs...)
 }
 
-// RecoverLoop recovers now and then every so often until ctx ends, whose cause it returns. Errors are logged by the
-// orchestrators and tried again.
+// RecoverLoop recovers now and then every so often until ctx ends, whose cause it returns. Each orchestrator is recovered by
+// a loop of its own. Errors are logged by the orchestrators and tried again.
 func RecoverLoop(ctx context.Context, every time.Duration, orchestrators ...Recoverable) error {
 	if every <= 0 {
 		return fmt.Errorf("saga: RecoverLoop: the interval %v must be positive", every)
 	}
+	if len(orchestrators) == 0 {
+		return errors.New("saga: RecoverLoop: no orchestrator given")
+	}
+	errs := make([]error, len(orchestrators))
+	each(orchestrators, func(i int, e *engine) { errs[i] = e.recoverLoop(ctx, every) })
+	return errs[0]
+}
+
+func (e *engine) recoverLoop(ctx context.Context, every time.Duration) error {
 	for {
-		for _, o := range orchestrators {
-			e := o.recoverable()
-			if err := e.recover(ctx, &Recovered{}); err != nil && ctx.Err() == nil {
-				e.log.Error("recovery_failed", zap.Error(err))
-			}
+		if _, err := e.recover(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("recovery_failed", zap.Error(err))
 		}
-		if len(orchestrators) == 0 {
-			return errors.New("saga: RecoverLoop: no orchestrator given")
-		}
-		if err := orchestrators[0].recoverable().clk.Sleep(ctx, every); err != nil {
+		if err := e.clk.Sleep(ctx, every); err != nil {
 			return err
 		}
 	}
 }
 
-func (e *engine) recover(ctx context.Context, sum *Recovered) error {
+// each calls f for every orchestrator's engine, all at once.
+func each(orchestrators []Recoverable, f func(i int, e *engine)) {
+	if len(orchestrators) == 1 {
+		f(0, orchestrators[0].recoverable())
+		return
+	}
+	var wg sync.WaitGroup
+	for i, o := range orchestrators {
+		wg.Go(func() { f(i, o.recoverable()) })
+	}
+	wg.Wait()
+}
+
+func (r *Recovered) add(o Recovered) {
+	r.Completed += o.Completed
+	r.Failed += o.Failed
+	r.Interrupted += o.Interrupted
+	r.Blocked += o.Blocked
+	r.Lost += o.Lost
+}
+
+// recover is one round. With one recoverer it starts no goroutine, so that a test can have everything happen in order.
+func (e *engine) recover(ctx context.Context) (sum Recovered, err error) {
+	if e.recoverers == 1 {
+		err = e.eachDue(ctx, func(rec *state.Record) { e.recoverOne(ctx, rec, &sum) })
+		return sum, err
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	places := make(chan struct{}, e.recoverers)
+	err = e.eachDue(ctx, func(rec *state.Record) {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-places }()
+			var one Recovered
+			e.recoverOne(ctx, rec, &one)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(one)
+		})
+	})
+	wg.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return sum, err
+}
+
+// eachDue goes through the runs that may be taken up now.
+func (e *engine) eachDue(ctx context.Context, f func(*state.Record)) error {
 	q := state.Query{
 		Statuses:     []state.Status{state.StatusInProgress, state.StatusInterrupted, state.StatusCompensating},
 		Operation:    e.plan.name,
@@ -87,11 +146,11 @@ func (e *engine) recover(ctx context.Context, sum *Recovered) error {
 				return err
 			}
 			if e.due(rec) {
-				e.recoverOne(ctx, rec, sum)
+				f(rec)
 			}
 		}
 		if page.Next == "" {
-			return nil
+			return context.Cause(ctx)
 		}
 		q.Cursor = page.Next
 	}

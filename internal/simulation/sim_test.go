@@ -144,7 +144,7 @@ func (s *sim) born(slot, life int, clk *simClock) *worker {
 	w.net = sagatest.NewFaultyStore(w.way).Always(func(sagatest.StoreCall) bool { return true }, func(ctx context.Context, c sagatest.StoreCall, send func(context.Context) error) error {
 		return s.storeCall(ctx, w, c, send)
 	})
-	o, err := saga.New(s.define(w), w.net, saga.WithClock(clk), saga.WithLease(lease), saga.WithInterceptor(func(ctx context.Context, c saga.Call, next func(context.Context) error) error {
+	o, err := saga.New(s.define(w), w.net, saga.WithClock(clk), saga.WithLease(lease), saga.WithRecoverers(1), saga.WithInterceptor(func(ctx context.Context, c saga.Call, next func(context.Context) error) error {
 		s.starts(w, c)
 		return next(ctx)
 	}))
