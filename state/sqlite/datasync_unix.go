@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"modernc.org/libc"
-	"modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // syncData has commits call fdatasync, as SQLite does when it is configured for a system that has the call; fsync would

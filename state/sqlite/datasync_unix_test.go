@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"modernc.org/libc"
-	"modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 )
