@@ -3,6 +3,7 @@
 package sagalambda_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ const (
 	// functionTimeout is in whole seconds. The lease is half a second longer, since it is shorter than the default.
 	functionTimeout = 3 * time.Second
 	placeVariable   = "TSUZUKI_TEST_PLACE"
+	marginVariable  = "TSUZUKI_TEST_MARGIN"
 )
 
 func init() { function = beFunction }
@@ -44,7 +46,7 @@ func init() { function = beFunction }
 type task struct {
 	ID string `json:"id"`
 	// Dies is how the first attempt at the second step ends: "stop" is a process that does nothing any more until it is
-	// killed, "exit" one that ends when the effect has happened.
+	// killed, "exit" one that ends when the effect has happened, and "wait" a step that goes on until it is called off.
 	Dies string `json:"dies"`
 }
 
@@ -64,8 +66,16 @@ func newFunction(ctx context.Context, dir, place string) (handle any, err error)
 	if err != nil {
 		return nil, err
 	}
+	margin, err := time.ParseDuration(cmp.Or(os.Getenv(marginVariable), saga.DefaultMargin.String()))
+	if err != nil {
+		return nil, err
+	}
 	one := steps.Do("one", func(_ context.Context, r *steps.Run[task]) error { return effect(dir, r) })
-	two := steps.Do("two", func(_ context.Context, r *steps.Run[task]) error {
+	two := steps.Do("two", func(ctx context.Context, r *steps.Run[task]) error {
+		if r.Input.Dies == "wait" && !r.Resumed() {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		if r.Input.Dies == "stop" && !r.Resumed() {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 				return err
@@ -80,7 +90,7 @@ func newFunction(ctx context.Context, dir, place string) (handle any, err error)
 		}
 		return nil
 	})
-	o, err := saga.New(saga.Define("task", saga.NoResult[task], one, two), store)
+	o, err := saga.New(saga.Define("task", saga.NoResult[task], one, two), store, saga.WithMargin(margin))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +98,7 @@ func newFunction(ctx context.Context, dir, place string) (handle any, err error)
 	if err != nil {
 		return nil, err
 	}
-	return sagalambda.SQS(o, sagalambda.Body[task](key)), nil
+	return sagalambda.SQS(o, sagalambda.Body[task](key), sagalambda.WithMargin(margin)), nil
 }
 
 // effect writes down that a call with the run's derived key has reached the outside.
@@ -134,13 +144,13 @@ func tableSite(t *testing.T) *site {
 	return &site{t.TempDir(), proxy.URL + " " + table}
 }
 
-// environment starts an emulator of its own around this binary.
-func (s *site) environment(t *testing.T) *environment {
+// environment starts an emulator of its own around this binary, with more variables.
+func (s *site) environment(t *testing.T, more ...string) *environment {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	return &environment{lambdatest.Function{Program: self, Timeout: functionTimeout,
-		Env: []string{childVariable + "=" + s.dir, placeVariable + "=" + s.place}}.Start(t)}
+		Env: append(more, childVariable+"="+s.dir, placeVariable+"="+s.place)}.Start(t)}
 }
 
 // store is the shared store, in the test's own process.

@@ -42,6 +42,26 @@ func TestAFunctionThatDiesInTheSecondStepGoesOnWithTheNextDelivery(t *testing.T)
 	}
 }
 
+// A step that would take longer than the function may is called off, so that the function answers, and isn't killed.
+func TestAFunctionAnswersBeforeItIsKilled(t *testing.T) {
+	t.Parallel()
+	s := fileSite(t)
+	e, store := s.environment(t, marginVariable+"=1500ms"), s.store(t) // for a machine that is busy
+	message := taskMessage(t, "m1", task{ID: "t-1", Dies: "wait"})
+	began := time.Now()
+	answer, err := e.handle(t.Context(), queue(message, taskMessage(t, "m2", task{ID: "t-2"})))
+	require.NoError(t, err, "it has answered")
+	assert.Less(t, time.Since(began), functionTimeout)
+	assert.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: "m1"}}, answer.BatchItemFailures)
+	assert.Equal(t, state.StatusInterrupted, statusOf(t, store, "t-1"))
+	assert.Equal(t, state.StatusCompleted, statusOf(t, store, "t-2"))
+	answer, err = e.handle(t.Context(), queue(message))
+	require.NoError(t, err)
+	assert.Empty(t, answer.BatchItemFailures, "at once: nobody's lease has to lapse")
+	assert.Equal(t, state.StatusCompleted, statusOf(t, store, "t-1"))
+	assert.NotContains(t, e.Log(), "Timeout")
+}
+
 // Fifty messages, of which twenty are duplicates, over four environments that share one store.
 func TestFourEnvironmentsAndDuplicatesHaveEachEffectOnce(t *testing.T) {
 	t.Parallel()

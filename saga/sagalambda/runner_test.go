@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagalambda"
 	"github.com/tsuzuki-go/tsuzuki/state"
@@ -48,6 +49,24 @@ func TestTheLeaseIsNoLongerThanTheTimeThatIsLeft(t *testing.T) {
 			assert.GreaterOrEqual(t, lease, tc.least)
 		})
 	}
+}
+
+func TestTheLeaseIsRenewedWhileAStepRuns(t *testing.T) {
+	store, shop := memory.New(), &shop{}
+	shop.charge = func(ctx context.Context, r *orderRun) error {
+		first, err := store.Get(ctx, r.Key().String())
+		for err == nil {
+			rec, again := store.Get(ctx, r.Key().String())
+			if again == nil && rec.LeaseUntil.After(first.LeaseUntil) {
+				return nil
+			}
+			err = errors.Join(again, clock.System().Sleep(ctx, time.Millisecond))
+		}
+		return err
+	}
+	resp, err := sagalambda.SQS(shop.on(t, store, saga.WithLease(300*time.Millisecond)), byNo)(invocation(t, time.Minute), queue(message(t, "m1", "", "o-1")))
+	assert.Empty(t, returned(t, resp, err))
+	assert.Len(t, shop.charged, 1)
 }
 
 func TestRunsEndBeforeTheTimeout(t *testing.T) {
