@@ -173,7 +173,14 @@ func (h *holder) keepLease(ch *state.Change) error {
 	return nil
 }
 
-func (h *holder) applyAll(ch *state.Change) error { return ch.Apply(h.rec) }
+// applyAll applies a change that is made already. The store has found no claim on the outbox that is live: one that this
+// holder has seen was released since.
+func (h *holder) applyAll(ch *state.Change) error {
+	if ch.Claim != nil {
+		h.rec.Outbox.Token, h.rec.Outbox.ClaimedUntil = "", time.Time{}
+	}
+	return ch.Apply(h.rec)
+}
 
 // write makes a change to the record: edit gets one that leaves everything as it is and renews the lease.
 //
