@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/drive"
@@ -115,7 +116,8 @@ func (d *Definition[In, Out]) Retention(keep time.Duration) *Definition[In, Out]
 	if keep < 0 {
 		d.p.problem("Retention(%v): must not be negative", keep)
 	}
-	d.p.retention = state.CeilSecond(time.Unix(0, 0).Add(keep)).Sub(time.Unix(0, 0))
+	longest := time.Duration(math.MaxInt64).Truncate(time.Second) - time.Second // which can still be rounded up
+	d.p.retention = state.CeilSecond(time.Unix(0, 0).Add(min(keep, longest))).Sub(time.Unix(0, 0))
 	return d
 }
 

@@ -160,9 +160,9 @@ func (h *holder) interrupt(run *runContext, w *stepWork, class errorClass, cause
 	return &Error{Kind: ErrInterrupted, Key: h.key, Step: w.s.Name, Code: h.codeOr(cause, ""), RetryAfter: wait, Err: cause}
 }
 
-// notBefore is d from now, up to the next millisecond.
+// notBefore is d, however long, from now, up to the next millisecond.
 func notBefore(now time.Time, d time.Duration) time.Time {
-	return state.Milli(now.Add(d + time.Millisecond - 1))
+	return state.Milli(now.Add(d).Add(time.Millisecond - 1))
 }
 
 // done records a step that returned nil; when it is the last one that runs, the same write completes the run.

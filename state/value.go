@@ -90,16 +90,19 @@ var (
 	}
 )
 
-// findTraits looks at a type and all that it is made of. A type that is met again while it is looked at adds nothing.
+// findTraits looks at a type and all that it is made of. A type that was looked at before adds nothing; seen holds true
+// of those that are being looked at.
 func findTraits(t reflect.Type, seen map[reflect.Type]bool) traits {
 	all := traits{roundTrips: true, plain: true}
 	if t == nil {
 		return traits{}
 	}
-	if seen[t] {
+	if open, met := seen[t]; met {
+		all.roundTrips = !open // a value that holds more of its kind may be nested deeper than json.Unmarshal reads
 		return all
 	}
 	seen[t] = true
+	defer func() { seen[t] = false }()
 	switch {
 	case t == timeType: // the location that it points to never changes
 		return all

@@ -63,6 +63,7 @@ func (c *Call) DerivedKey() string {
 
 // Emit collects a message until the attempt is over. A message that can't be emitted spoils the attempt: Close tells.
 func (c *Call) Emit(m outbox.Message) {
+	enc, err := m.Encode() // by a method of the body's, which may take its time: Close doesn't wait for it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.bad != nil {
@@ -72,7 +73,6 @@ func (c *Call) Emit(m outbox.Message) {
 		c.bad = fmt.Errorf("%w: Emit works in a step, a compensation or a probe, not in %s", outbox.ErrInvalidMessage, c.Phase)
 		return
 	}
-	enc, err := m.Encode()
 	if err != nil {
 		c.bad = err
 		return
