@@ -183,7 +183,7 @@ func TestTheReconcilerFindsWhatIsWrong(t *testing.T) {
 		"a call after the end": {func(t *testing.T, b *book) {
 			rec := b.of(t, "trip", state.StatusCompleted)
 			l := b.lines[b.at(t, kindDo, rec.Key+"/hotel")]
-			l.Sent = rec.Steps[0].EndedAt.Add(b.lease + time.Second)
+			l.Sent = rec.Steps[0].EndedAt.Add(b.stall() + time.Second)
 			b.lines = append(b.lines, l)
 		}, "hotel: called after it was DONE"},
 		"a first call after the end": {func(t *testing.T, b *book) {
@@ -252,7 +252,7 @@ func TestTheReconcilerFindsWhatIsWrong(t *testing.T) {
 		}, `car: "undo car-0" was asked for`},
 		"a call after the turn": {func(t *testing.T, b *book) {
 			rec := b.of(t, "trip", state.StatusFailed)
-			b.lines[b.at(t, kindDo, rec.Key+"/car")].Sent = time.Now().Add(b.lease + time.Second)
+			b.lines[b.at(t, kindDo, rec.Key+"/car")].Sent = time.Now().Add(b.stall() + time.Second)
 		}, "car: called when the run had turned round"},
 		"a second call of at most one": {func(t *testing.T, b *book) {
 			l := b.lines[b.at(t, kindDo, b.of(t, "transfer", state.StatusCompleted).Key+"/send")]

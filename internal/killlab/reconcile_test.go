@@ -150,12 +150,11 @@ func (a *auditor) completed(key string, rec *state.Record, spec sagaSpec, books 
 	}
 }
 
-// inTime: no first call after the step was DONE, none at all a lease later, and none before the step before it was.
-// (A call may be a little late when its worker lost the lease at the moment at which it made it.)
+// inTime: no first call after the step was DONE, none at all much later, and none before the step before it was.
 func (a *auditor) inTime(key string, rec *state.Record, i int, b stepBook) {
 	done := rec.Steps[i].EndedAt.Add(time.Millisecond)
 	first, last := sentBetween(b.dos)
-	if first.After(done) || last.After(done.Add(a.lease)) {
+	if first.After(done) || last.After(done.Add(a.stall())) {
 		a.say(key, "%s: called after it was DONE", rec.Steps[i].Name)
 	}
 	for _, s := range rec.Steps[:i] {
@@ -164,6 +163,9 @@ func (a *auditor) inTime(key string, rec *state.Record, i int, b stepBook) {
 		}
 	}
 }
+
+// stall is how late a call may be whose worker was held up between looking at its lease and making the call.
+func (b book) stall() time.Duration { return 3 * b.lease }
 
 func sentBetween(lines []line) (first, last time.Time) {
 	for _, l := range lines {
@@ -217,7 +219,7 @@ func (a *auditor) failed(key string, rec *state.Record, spec sagaSpec, books []s
 		reached = reached || len(b.undos) > 0 || len(b.dos) > 0
 	}
 	for i, b := range books {
-		if _, last := sentBetween(b.dos); !firstUndo.IsZero() && last.After(firstUndo.Add(a.lease)) {
+		if _, last := sentBetween(b.dos); !firstUndo.IsZero() && last.After(firstUndo.Add(a.stall())) {
 			a.say(key, "%s: called when the run had turned round", rec.Steps[i].Name)
 		}
 	}
