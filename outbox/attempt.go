@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -140,7 +141,27 @@ func (r *Relay) publish(ctx context.Context, msgs []Message) (results []Result, 
 			results, err = nil, fmt.Errorf("outbox: the publisher panics: %v", p)
 		}
 	}()
-	return r.publisher.Publish(ctx, msgs)
+	results, err = r.publisher.Publish(ctx, msgs)
+	results = slices.Clone(results)
+	for i := range results {
+		results[i].Err = sound(results[i].Err)
+	}
+	return results, sound(err)
+}
+
+// sound is a publisher's error, or what stands for it when its methods panic, as those of a typed nil do: they are called
+// in places where that would end the process.
+func sound(err error) (out error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			out = fmt.Errorf("outbox: the publisher's error, of type %T, panics when it is looked at", err)
+		}
+	}()
+	_, _, _ = err.Error(), errors.Is(err, ErrHeldBack), retryAfter(err)
+	return err
 }
 
 // note tells the gate how a call went. A call that the caller cut short says nothing about the broker; one that ran out

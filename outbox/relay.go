@@ -34,7 +34,9 @@ func NewRelay(source Source, publisher Publisher, opts ...Option) (*Relay, error
 	}
 	cfg := defaults()
 	for _, o := range opts {
-		o.apply(&cfg)
+		if o != nil {
+			o.apply(&cfg)
+		}
 	}
 	if err := cfg.check(); err != nil {
 		return nil, err

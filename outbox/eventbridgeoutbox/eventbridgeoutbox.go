@@ -88,7 +88,9 @@ func New(ctx context.Context, client Client, bus, source string, opts ...Option)
 		routes: dispatch.Routes{Default: bus, ByTopic: map[string]string{}},
 	}
 	for _, o := range opts {
-		o.apply(p)
+		if o != nil {
+			o.apply(p)
+		}
 	}
 	if p.encode == nil {
 		return nil, errors.New("eventbridgeoutbox: the encoder is nil")

@@ -84,7 +84,9 @@ func New(ctx context.Context, client Client, function string, opts ...Option) (*
 		routes: dispatch.Routes{Default: function, ByTopic: map[string]string{}},
 	}
 	for _, o := range opts {
-		o.apply(p)
+		if o != nil {
+			o.apply(p)
+		}
 	}
 	if p.encode == nil || p.concurrency < 1 {
 		return nil, errors.New("lambdaoutbox: the encoder is nil, or the concurrency less than 1")

@@ -82,7 +82,9 @@ func New(ctx context.Context, client Client, topicARN string, opts ...Option) (*
 		routes: dispatch.Routes{Default: topicARN, ByTopic: map[string]string{}},
 	}
 	for _, o := range opts {
-		o.apply(p)
+		if o != nil {
+			o.apply(p)
+		}
 	}
 	if p.encode == nil {
 		return nil, errors.New("snsoutbox: the encoder is nil")

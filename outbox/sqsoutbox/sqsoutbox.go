@@ -80,7 +80,9 @@ func New(ctx context.Context, client Client, queueURL string, opts ...Option) (*
 		routes: dispatch.Routes{Default: queueURL, ByTopic: map[string]string{}},
 	}
 	for _, o := range opts {
-		o.apply(p)
+		if o != nil {
+			o.apply(p)
+		}
 	}
 	if p.encode == nil {
 		return nil, errors.New("sqsoutbox: the encoder is nil")

@@ -78,7 +78,9 @@ func New(ctx context.Context, target string, opts ...Option) (*Publisher, error)
 		routes:  dispatch.Routes{Default: target, ByTopic: map[string]string{}},
 	}
 	for _, o := range opts {
-		o.apply(p)
+		if o != nil {
+			o.apply(p)
+		}
 	}
 	if p.client == nil || p.encode == nil || p.prepare == nil || p.concurrency < 1 {
 		return nil, errors.New("webhook: the client, the encoder or the request function is nil, or the concurrency less than 1")

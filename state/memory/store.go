@@ -43,7 +43,9 @@ var _ state.Store = (*Store)(nil)
 func New(opts ...Option) *Store {
 	s := &Store{clock: clock.System(), maxRecord: DefaultMaxRecord, records: map[string]*entry{}, sweepAt: minSweep, relaySweepAt: minSweep}
 	for _, o := range opts {
-		o.apply(s)
+		if o != nil {
+			o.apply(s)
+		}
 	}
 	return s
 }
