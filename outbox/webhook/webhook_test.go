@@ -264,3 +264,18 @@ func TestWhatCannotBeARequestIsRefusedHere(t *testing.T) {
 	assert.False(t, res[0].Refused, "credentials may come back")
 	require.ErrorIs(t, res[0].Err, failing)
 }
+
+func TestARequestFunctionThatPanicsFailsItsMessageAlone(t *testing.T) {
+	rc := receive(t, nil)
+	p := publisher(t, rc.URL, webhook.WithProbe(""), webhook.WithRequest(func(r *http.Request) error {
+		if strings.Contains(r.Header.Get("Idempotency-Key"), "bad") {
+			panic("no credentials for this one")
+		}
+		return nil
+	}))
+	res, err := p.Publish(t.Context(), []outbox.Message{
+		brokertest.Message(t, "bad", 0, outbox.Message{}), brokertest.Message(t, "bad", 1, outbox.Message{}), brokertest.Message(t, "good", 0, outbox.Message{}),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"bad/0": "failed", "bad/1": "held", "good/0": "sent"}, brokertest.Told(res))
+}

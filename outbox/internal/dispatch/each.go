@@ -3,10 +3,21 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 )
+
+// guarded makes a panic of one, which may call a user's function, the failure of that message: nobody else would catch it.
+func guarded[T any](ctx context.Context, e Entry[T], one func(context.Context, Entry[T]) (*Failure, bool)) (f *Failure, whole bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, whole = &Failure{Err: fmt.Errorf("outbox: the publisher panics: %v", p)}, false
+		}
+	}()
+	return one(ctx, e)
+}
 
 // Each sends one message at a time within a lane, and several lanes at the same time. one returns nil for a message that
 // was accepted; whole means that its failure is the broker's, so that nothing more is tried, and is the error of Each.
@@ -48,7 +59,7 @@ func Each[T any](ctx context.Context, entries []Entry[T], concurrency int, one f
 			}
 			f, whole := &Failure{Err: e.Err, Refused: true}, false
 			if e.Err == nil {
-				f, whole = one(ctx, e)
+				f, whole = guarded(ctx, e, one)
 			}
 			if !add(e, f, whole) {
 				for _, behind := range lane[i+1:] {
