@@ -176,3 +176,25 @@ func TestServerKeepsTheOrderOfAFIFOGroup(t *testing.T) {
 	assert.Equal(t, []string{"b-1", "b-2"}, b)
 	assert.Empty(t, m.dead.Receive(t))
 }
+
+// A message that never succeeds stops its group, and no other one, until it is in the dead-letter queue; then the group
+// goes on in its order.
+func TestServerTakesAMessageThatNeverSucceedsOutOfItsGroupsWay(t *testing.T) {
+	t.Parallel()
+	shop := &shop{}
+	m := newMapping(t, true, 2, 1, sagalambda.SQS(shop.on(t, newStore()), sagalambda.Body[order](keyAt(t, "no"))))
+	m.send(t, "a", text(t, "a-1"))
+	m.send(t, "a", `{"no":null}`)
+	for _, no := range []string{"a-2", "b-1", "a-3"} {
+		m.send(t, no[:1], text(t, no))
+	}
+	acknowledged := 0
+	require.Eventually(t, func() bool { acknowledged += m.poll(t); return len(shop.charged) >= 2 }, 30*time.Second, 20*time.Millisecond)
+	assert.ElementsMatch(t, []string{"a-1", "b-1"}, shop.charged, "what is behind it is held back")
+	require.Eventually(t, func() bool { acknowledged += m.poll(t); return m.left(t) == 0 }, 30*time.Second, 20*time.Millisecond)
+	assert.Equal(t, 4, acknowledged)
+	assert.Equal(t, []string{"a-2", "a-3"}, shop.charged[2:])
+	dead := m.dead.Receive(t)
+	require.Len(t, dead, 1)
+	assert.JSONEq(t, `{"no":null}`, *dead[0].Body)
+}
