@@ -132,7 +132,7 @@ func advice(kind error) string {
 	case ErrBlocked:
 		return "an operator is needed"
 	case ErrDefinitionChanged:
-		return "deploy a definition that continues the stored plan, or keep the old one with Previous"
+		return "deploy a definition that continues the stored plan, or give the changed one another Version and keep the old one with Previous"
 	case ErrStore:
 		return "nothing ran; call again with the same key"
 	}

@@ -151,7 +151,7 @@ func (p *plan) fits(rec *state.Record) error {
 		case i >= len(p.steps):
 			return fmt.Errorf("the stored plan has step %d %q, which is not declared (removed, or this declaration is older than the run)", i+1, name)
 		case p.steps[i].Name != name:
-			return fmt.Errorf("step %d was %q and is declared as %q (renamed, removed or reordered)", i+1, name, p.steps[i].Name)
+			return fmt.Errorf("step %d was %q and is declared as %q (renamed, removed, inserted or reordered)", i+1, name, p.steps[i].Name)
 		}
 	}
 	declared := p.pivot()

@@ -137,9 +137,11 @@ func (s *Step[In, Out]) check(result any) (json.RawMessage, error) {
 			_, ok = any(out).(None)
 		}
 	}
+	if _, none := any(out).(None); !ok && none {
+		return nil, fmt.Errorf("%w: step %s: the result is of type %T, and the step has none: say nil", state.ErrInvalidInput, s.name, result)
+	}
 	if !ok {
-		var want Out
-		return nil, fmt.Errorf("%w: step %s: the result is a %T, want %T", state.ErrInvalidInput, s.name, result, want)
+		return nil, fmt.Errorf("%w: step %s: the result is of type %T, want %v", state.ErrInvalidInput, s.name, result, reflect.TypeFor[Out]())
 	}
 	r := encode(out)
 	return r.Output, r.Unencodable
@@ -169,10 +171,12 @@ func encode[Out any](out Out) drive.Result {
 func (s *Step[In, Out]) lookup(r *Run[In]) (out Out, ok bool, why string) {
 	i, declared := r.call.Index[any(s)]
 	switch {
+	case !declared && s.twin(r):
+		return out, false, "another step of this name is declared, and this very one is not declared in this definition; ask the one that was given to Define"
 	case !declared:
 		return out, false, "it is not declared in this definition; add it to Define"
 	case i >= len(r.call.Outputs):
-		return out, false, "it stands later in the definition"
+		return out, false, "it stands later in the definition, or is the step at hand itself"
 	case r.call.Outputs[i] == nil:
 		return out, false, "it was skipped, or was done without a recorded result; use Lookup where that can be"
 	}
@@ -180,4 +184,14 @@ func (s *Step[In, Out]) lookup(r *Run[In]) (out Out, ok bool, why string) {
 		return out, false, err.Error()
 	}
 	return out, true, ""
+}
+
+// twin tells whether another step of this name is declared: a constructor that was called twice makes one.
+func (s *Step[In, Out]) twin(r *Run[In]) bool {
+	for other := range r.call.Index {
+		if named, ok := other.(interface{ Name() string }); ok && named.Name() == s.name {
+			return true
+		}
+	}
+	return false
 }

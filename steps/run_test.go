@@ -243,6 +243,30 @@ func TestOutputsPanicIsAPermanentFailure(t *testing.T) {
 	require.Equal(t, "asks", e.Step)
 }
 
+// The twin is what a constructor makes that is called a second time for the result function.
+func TestOutputTellsWhichMistakeItIs(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]string{
+		"a twin":     "no output of step first: another step of this name is declared, and this very one is not declared in this definition",
+		"a stranger": "no output of step strange: it is not declared in this definition; add it to Define",
+		"its own":    "no output of step asks: it stands later in the definition, or is the step at hand itself",
+	} {
+		step := func(name string) *steps.Step[order, steps.None] {
+			return steps.Do(name, func(context.Context, *orderRun) error { return nil })
+		}
+		var asks *steps.Step[order, steps.None]
+		asks = steps.Do("asks", func(_ context.Context, r *orderRun) error {
+			map[string]*steps.Step[order, steps.None]{"a twin": step("first"), "a stranger": step("strange"), "its own": asks}[name].Output(r)
+			return nil
+		})
+		o, err := saga.New(saga.Define("op", saga.NoResult[order], step("first"), asks), memory.New())
+		require.NoError(t, err)
+		_, err = o.Run(t.Context(), saga.Key{ID: "1"}, order{})
+		require.ErrorIs(t, err, saga.ErrFailed, name)
+		require.ErrorContains(t, err, says, name)
+	}
+}
+
 // A run belongs to one attempt: what is emitted when that is over is dropped, and methods may be called concurrently.
 func TestARunBelongsToOneAttempt(t *testing.T) {
 	t.Parallel()

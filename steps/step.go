@@ -156,7 +156,8 @@ func (s *Step[In, Out]) Output(r *Run[In]) Out {
 	return out
 }
 
-// Lookup is the recorded result of this step, if there is one.
+// Lookup is the recorded result of this step, if there is one. It says no, as Output panics: for a step that was skipped,
+// stands later, or is not declared in the run's definition.
 func (s *Step[In, Out]) Lookup(r *Run[In]) (Out, bool) {
 	out, ok, _ := s.lookup(r)
 	return out, ok

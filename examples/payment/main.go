@@ -104,7 +104,13 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.provider, "provider", "", "")
 	f.StringVar(&o.http, "http", "", "")
 	f.StringVar(&o.store, "store", onSQLite, "")
-	f.StringVar(&o.endpoint, "endpoint", "", "")
+	f.Func("endpoint", "", func(url string) error {
+		if url == "" {
+			return errors.New("it is empty: the server at it has not come up") // nobody means AWS by that
+		}
+		o.endpoint = url
+		return nil
+	})
 	f.StringVar(&o.table, "table", "", "")
 	f.StringVar(&o.sqs, "sqs", "", "")
 	if err := f.Parse(args); err != nil {

@@ -224,6 +224,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		"it is sqlite or dynamodb":                  {"--store", "postgres"},
 		"--endpoint and --table are for":            {"--endpoint", "http://127.0.0.1:1"},
 		"are for --store dynamodb":                  {"--table", "runs"},
+		"it is empty":                               {"--store", "dynamodb", "--endpoint", ""},
 	} {
 		out, errs, code := f.pay(args...)
 		assert.Equal(t, 2, code, says)

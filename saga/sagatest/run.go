@@ -196,7 +196,7 @@ func caught(f func() drive.Result) (res drive.Result) {
 		switch p := recover().(type) {
 		case nil:
 		case *drive.NoOutput:
-			res = drive.Result{Err: steps.Permanent(p)}
+			res = drive.Result{Err: steps.Permanent(fmt.Errorf("%w; a test of one step is told the others by Given and Skipped", p))}
 		default:
 			res = drive.Result{Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
