@@ -15,7 +15,8 @@ type RunInfo struct {
 	Replayed bool
 	// Resumed: the run had been taken up before.
 	Resumed bool
-	// Status of the record as this call last saw it; empty when there was none.
+	// Status of the record as this call last saw it; empty when the call neither ran nor replayed anything, because it was
+	// refused or another holder is at work.
 	Status state.Status
 	// Runs is how often the run has been taken up.
 	Runs int

@@ -13,9 +13,9 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
-// Operator looks at runs and leads blocked ones out, without their definitions. Its verbs are conditional on the
-// record's revision, run nothing themselves (recovery or the next call does), and leave an audit line with the actor of
-// [ActorContext]. All methods may be called concurrently. Keys must name the operation.
+// Operator looks at runs and leads blocked ones out, without their definitions. Its verbs run nothing themselves (recovery
+// or the next call does); those for blocked runs are conditional on the record's revision, and leave an audit line with the
+// actor of [ActorContext]. All methods may be called concurrently. Keys must name the operation.
 type Operator struct {
 	store  state.Store
 	clk    clock.Clock

@@ -32,6 +32,7 @@ func (c *Clock) Set(t time.Time) { c.fake.Set(t) }
 // Advance lets d pass: leases lapse, waits and timeouts end, and heartbeats fall due, each in a goroutine of its own.
 func (c *Clock) Advance(d time.Duration) { c.fake.Advance(d) }
 
-// AutoAdvance makes each wait of the library, such as the one before a retry, move the clock by its length instead of
-// waiting for the test to do so.
+// AutoAdvance makes each wait of a run, such as the one before a retry, move the clock by its length instead of waiting for
+// the test to do so. Timers wait for Advance all the same, and so do an outbox.Relay's pauses: leave a relay that the test
+// drains on the machine's clock.
 func (c *Clock) AutoAdvance() { c.fake.AutoAdvance() }

@@ -46,7 +46,7 @@ type suite struct {
 	sequences int
 }
 
-// Run tests the store. open is called once for each part of the suite, some twenty times, from several goroutines, and
+// Run tests the store. open is called once for each part of the suite, some thirty times, from several goroutines, and
 // must return an empty store that shares no records with the others; it closes the store with t.Cleanup. The store has to
 // go by the machine's clock. Parts run in parallel; all have ended when Run returns.
 func Run(t *testing.T, open func(t *testing.T) state.Store, opts ...Option) {
