@@ -19,22 +19,27 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state/dynamostore"
 )
 
-const crowd = 16
+const (
+	crowd  = 16
+	deaths = 3 // of the five whose turn comes, every other one
+)
 
 // Sixteen processes run one key on DynamoDB at once, and then the next, while answers are lost, requests fail before and
 // after their effect and are throttled; half of them have an SDK that does not try again. Of each of the first five keys
-// the first holder that comes to a step, another one each time, dies between its effect and its record. All that live
-// get the one result, each effect is there once, and what was acknowledged to anyone has stayed.
+// the first holder that comes to a step, another one each time, dies between its effect and its record, or stands still
+// there until another has taken over. All that live get the one result, each effect is there once, and what was
+// acknowledged to anyone has stayed.
 func TestSixteenProcessesRunOneKeyOnDynamoDBWithFaults(t *testing.T) {
 	t.Parallel()
-	proxy := dynamotest.Start(t, true)
+	seed := uint64(time.Now().UnixNano())
+	allOld := seed%2 == 0 // whether a refused write comes back with the record, or a read has to follow
+	t.Logf("seed %d", seed)
+	proxy := dynamotest.Start(t, allOld)
 	client, table := dynamoTable(t, proxy.URL)
 	store, err := dynamostore.New(client, table)
 	require.NoError(t, err)
 	office := bureau(t.TempDir())
 	s := &site{place: proxy.URL + " " + table, ledger: fileLedger(filepath.Join(t.TempDir(), "ledger"))}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	proxy.Break(faultsOf(seed))
 	said := s.contend(t, office)
 	proxy.Break(nil)
@@ -51,7 +56,7 @@ func TestSixteenProcessesRunOneKeyOnDynamoDBWithFaults(t *testing.T) {
 			witnesses = append(witnesses, process[k])
 		}
 		dead := checkTestimonies(t, rec, vouchers, witnesses)
-		require.Equal(t, min(k+1, five), dead, "those who died of this key or one before")
+		require.Equal(t, min(k/2+1, deaths), dead, "those who died of this key or one before")
 	}
 	calls := s.ledger.lines()
 	require.ElementsMatch(t, derived, slices.Compact(slices.Sorted(slices.Values(calls))), "one derived key a step")
@@ -123,7 +128,7 @@ func (s *site) contend(t *testing.T, office bureau) (said [][herdKeys]testimony)
 	begin := time.Now().Add(time.Second).UnixMilli()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	deaths := 0
+	died := 0
 	for i := range crowd {
 		retries := "often"
 		if i%2 == 0 {
@@ -136,7 +141,7 @@ func (s *site) contend(t *testing.T, office bureau) (said [][herdKeys]testimony)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && cmd.ProcessState.ExitCode() == crashed {
-				deaths++
+				died++
 			} else if err != nil {
 				t.Errorf("process %d: %v", i, err)
 				return
@@ -146,7 +151,7 @@ func (s *site) contend(t *testing.T, office bureau) (said [][herdKeys]testimony)
 	}
 	wg.Wait()
 	require.False(t, t.Failed())
-	require.Equal(t, five, deaths)
+	require.Equal(t, deaths, died)
 	return said
 }
 

@@ -29,6 +29,7 @@ import (
 type looker struct {
 	state.Store
 	t      *testing.T
+	proxy  *dynamotest.Proxy
 	client *dynamodb.Client
 	table  string
 }
@@ -41,10 +42,11 @@ func eachLooker(t *testing.T, f func(t *testing.T, clk *clock.Fake, l *looker)) 
 			t.Parallel()
 			clk := new(clock.Fake)
 			clk.AutoAdvance()
-			client, table := dynamoTable(t, dynamotest.Start(t, allOld).URL)
+			proxy := dynamotest.Start(t, allOld)
+			client, table := dynamoTable(t, proxy.URL)
 			s, err := dynamostore.New(client, table, dynamostore.WithClock(clk))
 			require.NoError(t, err)
-			f(t, clk, &looker{s, t, client, table})
+			f(t, clk, &looker{s, t, proxy, client, table})
 		})
 	}
 }
@@ -327,6 +329,46 @@ func TestTheRunOfADeadHolderIsInTheIndexUntilItHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, saga.Recovered{Completed: 1}, recovered)
 		require.False(t, l.open())
+	})
+}
+
+// The index may lag behind. What recovery finds there is true of the record or left alone, and what it doesn't find yet it
+// finds later.
+func TestRecoveryGoesByTheRecordWhereTheIndexLags(t *testing.T) {
+	t.Parallel()
+	eachLooker(t, func(t *testing.T, clk *clock.Fake, l *looker) {
+		p := new(participant)
+		fails := true
+		o := newSaga(t, chain{p: p, before: at("s2", func(context.Context, *orderRun) error {
+			if fails {
+				return steps.RetryAfter(time.Minute, errBusy)
+			}
+			return nil
+		})}.of(2), l, saga.WithClock(clk))
+		recovers := func() saga.Recovered {
+			got, err := saga.Recover(t.Context(), o)
+			require.NoError(t, err)
+			return got
+		}
+		require.Zero(t, recovers())
+		l.proxy.FreezeIndexes(true)
+		_, err := o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrInterrupted)
+		clk.Advance(time.Hour)
+		require.Zero(t, recovers(), "the index doesn't show it yet")
+
+		l.proxy.FreezeIndexes(false)
+		require.Equal(t, saga.Recovered{Interrupted: 1}, recovers())
+		l.proxy.FreezeIndexes(true)
+		clk.Advance(time.Hour)
+		fails = false
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.NoError(t, err)
+		before := recordOf(t, l, theKey, "chain")
+		require.Zero(t, recovers(), "the index shows it still")
+		require.Equal(t, before, recordOf(t, l, theKey, "chain"))
+		require.Equal(t, []string{"s1", "s2"}, p.seen())
+		require.Empty(t, openEntries(t, l.client, l.table))
 	})
 }
 
