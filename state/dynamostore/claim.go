@@ -13,7 +13,9 @@ import (
 )
 
 // Claim hands out due messages of the runs in the open index, going on where the last Claim of this store has stopped;
-// see [outbox.Source]. It reads the header of each open run that it passes. ErrUnsupported on a store made WithoutIndex.
+// see [outbox.Source]. It reads the header of each open run that it passes. Each run costs a write, so a slow table could
+// take a lease's whole time for the claims alone: with some in hand, it stops when half of it has passed. ErrUnsupported on
+// a store made WithoutIndex.
 func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]outbox.Batch, error) {
 	if !s.indexed {
 		return nil, s.unsupported("Claim", " without the index")
@@ -21,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]ou
 	if limit <= 0 {
 		return nil, nil
 	}
-	c := &claimer{s: s, limit: limit, left: limit, lease: lease}
+	c := &claimer{s: s, limit: limit, left: limit, lease: lease, enough: s.clock.Mono() + lease/2}
 	at := s.sweep.get()
 	if at.shard >= s.listed() {
 		at = position{}
@@ -38,15 +40,21 @@ type claimer struct {
 	limit   int
 	left    int
 	lease   time.Duration
+	enough  time.Duration // when to stop, by the monotonic clock: what is claimed has to be sent too
 	batches []outbox.Batch
+}
+
+// full tells whether nothing more is to be claimed.
+func (c *claimer) full() bool {
+	return c.left == 0 || len(c.batches) > 0 && c.s.clock.Mono() >= c.enough
 }
 
 // round goes once around the index, or until nothing more may be taken.
 func (c *claimer) round(ctx context.Context, start position) error {
 	wrapped := start == position{}
-	for at := start; c.left > 0; {
+	for at := start; !c.full(); {
 		next, end, err := c.s.walk(ctx, "claim", at, batchSize, func(h *header, it item) (bool, error) {
-			if c.left == 0 {
+			if c.full() {
 				return false, nil
 			}
 			return true, c.visit(ctx, h, it)
