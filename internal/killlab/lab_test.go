@@ -43,7 +43,8 @@ type lab struct {
 	number atomic.Int64 // of the last worker
 
 	kills, atStart atomic.Int64 // of which before they had begun to work
-	cancels, leads int          // by the parent
+	slow           slowness
+	cancels, leads int // by the parent
 }
 
 func killOn(t *testing.T, kind string) {
@@ -141,7 +142,7 @@ func (l *lab) killOne(rng *rand.Rand) error {
 	} else {
 		select {
 		case _, began = <-p.said:
-			time.Sleep(5*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(paces[l.to.Store].life)))
+			time.Sleep(5*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(paces[l.to.Store].life)*l.slow.factor()))
 		case <-time.After(time.Minute):
 			err = errors.New("it does not begin to work")
 		}
@@ -155,6 +156,36 @@ func (l *lab) killOne(rng *rand.Rand) error {
 		l.atStart.Add(1)
 	}
 	return err
+}
+
+// slowness is by how much longer workers live where a busy machine lets them get nothing done in their time.
+type slowness struct {
+	mu    sync.Mutex
+	times float64 // 0: 1
+	kills int64
+	done  int
+}
+
+func (s *slowness) factor() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(1, s.times)
+}
+
+// see looks, after every ten kills, at how many jobs were done since the ten before.
+func (s *slowness) see(kills int64, done int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kills < s.kills+10 {
+		return
+	}
+	switch got := done - s.done; {
+	case got < 4:
+		s.times = min(6, max(1, s.times)*1.6)
+	case got > 12:
+		s.times /= 1.6
+	}
+	s.kills, s.done = kills, done
 }
 
 // attend is what a person does: lead blocked runs out, and cancel one now and then. rng nil: no cancels.
@@ -179,6 +210,7 @@ func (l *lab) attend(t *testing.T, rng *rand.Rand) progress {
 			t.Errorf("the ledger: %v", err)
 		}
 	}
+	l.slow.see(l.kills.Load(), pr.Handed-len(pr.Open))
 	if rng != nil && len(pr.Open) > 0 && rng.IntN(12) == 0 {
 		_, key, _ := taskOf(pr.Open[rng.IntN(len(pr.Open))])
 		if err := l.op.Cancel(t.Context(), key, "not wanted any more"); err == nil {
