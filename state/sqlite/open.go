@@ -14,7 +14,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Open opens the file at path, which is made if it isn't there; its folder must be. Close the store when you are done.
+// Open opens the file at path, which is made if it isn't there; its folder must be. A path is a path and no URI: with "file:"
+// before it or "?mode=ro" behind it, it names another file. Close the store when you are done.
 //
 // The error names the file and says what to do: it is no SQLite file, or another program's; it was made by a newer version
 // of the library; it, or its folder, is missing, read-only or full. In none of these cases anything in it is changed.
