@@ -15,6 +15,14 @@ type notedCall struct {
 	n            int // in its attempt, from 1
 }
 
+// by is who made the call.
+func (c notedCall) by() string {
+	if c.step == "" {
+		return "something without the context of a step (hand the recorder the one that the step was given)"
+	}
+	return fmt.Sprintf("the %s of step %s", c.phase, c.step)
+}
+
 // group is the calls that have to be the same: what a compensation calls may depend on whether the result is known.
 type group struct {
 	step  string
@@ -52,8 +60,8 @@ func (l *lab) note(c notedCall) string {
 	news := !l.notes.seen[g][c.key]
 	l.notes.seen[g][c.key] = true
 	if had && first != c.key && news {
-		return fmt.Sprintf("the %s of step %s made a call with a key of its own: %q once and %q another time; "+
-			"a second attempt must carry the same key: pass r.IdempotencyKey(), or r.Sub(part) for each of several calls", c.phase, c.step, first, c.key)
+		return fmt.Sprintf("%s made a call with a key of its own: %q once and %q another time; "+
+			"a second attempt must carry the same key: pass r.IdempotencyKey(), or r.Sub(part) for each of several calls", c.by(), first, c.key)
 	}
 	at := fmt.Sprintf("%s %t", c.key, g.known)
 	was, again := l.notes.content[at]
@@ -61,9 +69,9 @@ func (l *lab) note(c notedCall) string {
 		l.notes.content[at] = c.content
 	}
 	if again && was != c.content {
-		return fmt.Sprintf("the %s of step %s made two calls under the key %q that are not the same call: first %s, then %s; "+
+		return fmt.Sprintf("%s made two calls under the key %q that are not the same call: first %s, then %s; "+
 			"a call may depend on the input, the results of earlier steps and its key alone, not on a clock, a random number or anything that is kept elsewhere",
-			c.phase, c.step, c.key, cut(was), cut(c.content))
+			c.by(), c.key, cut(was), cut(c.content))
 	}
 	return ""
 }

@@ -191,6 +191,17 @@ func TestTheLabFindsTheMistakesOfUsers(t *testing.T) {
 			},
 			[]string{"Emit works in a step", "emit messages in a step"},
 		},
+		"calls without the step's context": {
+			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
+				return one(steps.New("charge", func(_ context.Context, r *purchaseRun) (string, error) {
+					if _, err := rec.Effect(context.Background(), r.Sub("fee").String(), 1); err != nil {
+						return "", err
+					}
+					return rec.Effect(context.Background(), r.IdempotencyKey(), r.Input)
+				}).NoCompensation())
+			},
+			[]string{"something without the context of a step (hand the recorder the one that the step was given) made a call"},
+		},
 		"a message emitted in a When": {
 			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
 				return one(steps.New("charge", effect(rec)).When(func(r *purchaseRun) bool {
