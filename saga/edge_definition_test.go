@@ -12,6 +12,7 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -281,5 +282,13 @@ func TestPreviousIsChecked(t *testing.T) {
 		_, err := saga.New(d, sagatest.NewFaultyStore(nil))
 		require.ErrorIs(t, err, saga.ErrInvalidDefinition)
 		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestAStoreThatIsNilIsRefused(t *testing.T) {
+	for name, store := range map[string]state.Store{"nil": nil, "a nil pointer": (*memory.Store)(nil)} {
+		_, err := saga.New(list{p: new(participant)}.of("a"), store)
+		require.ErrorIs(t, err, saga.ErrInvalidDefinition, name)
+		require.ErrorContains(t, err, "the store is nil", name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/tsuzuki-go/tsuzuki/examples/payment/checkout"
@@ -31,7 +32,7 @@ func (o options) serve(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	sayf("http", "orders at http://%s/orders", l.Addr())
+	sayf("http", "orders at http://%s/orders", strings.Replace(l.Addr().String(), "[::]", "localhost", 1))
 	server := &http.Server{Handler: routes(orders), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 	stopRelaying := w.relayBeside(ctx)
 	defer stopRelaying()

@@ -57,6 +57,7 @@ func (l *lab) called(phase drive.Phase, step string) {
 
 // trial plays one trial and clears the store behind it.
 func (l *lab) trial(s scenario, strikes ...strike) *trial {
+	l.t.Helper()
 	l.passes(l.world.Now().Add(37 * time.Hour))
 	t := l.newTrial(append(slices.Clone(s.setup), strikes...))
 	t.play(l.t.Context(), s.reverse)
@@ -69,6 +70,7 @@ func (l *lab) trial(s scenario, strikes ...strike) *trial {
 
 // run is the whole of it.
 func (l *lab) run() {
+	l.t.Helper()
 	plain := scenario{name: "run"}
 	base := l.trial(plain)
 	if !l.accept(plain, base) {
@@ -83,6 +85,7 @@ func (l *lab) run() {
 
 // accept judges a run without a fault; nothing can be learnt from a wrong one.
 func (l *lab) accept(s scenario, base *trial) bool {
+	l.t.Helper()
 	wrong := base.judge(nil)
 	if base.missed() {
 		return false // its set-up can't be reached any more: said elsewhere
@@ -121,6 +124,7 @@ func (l *lab) scenarios(base *trial) (out []scenario) {
 
 // explore meets every boundary of a scenario with every fault.
 func (l *lab) explore(s scenario) {
+	l.t.Helper()
 	base := l.trial(s)
 	if !l.accept(s, base) {
 		return
@@ -148,6 +152,7 @@ func (l *lab) explore(s scenario) {
 
 // strike is one trial with a fault, judged.
 func (l *lab) strike(s scenario, base *trial, at strike) {
+	l.t.Helper()
 	name := fmt.Sprintf("%s/%s/%s", s.name, at.at, at.fault)
 	switch {
 	case l.only != "" && l.only != name:
@@ -171,6 +176,7 @@ const mostComplaints = 4
 
 // complain fails the test. What was said a few times already is only counted.
 func (l *lab) complain(where, only string, wrong []string) {
+	l.t.Helper()
 	l.failed++
 	shape := strings.Join(wrong, "\n")
 	if l.said[shape]++; l.said[shape] > 1 || len(l.said) > mostComplaints {
@@ -194,6 +200,7 @@ func again(test, only string) string {
 
 // conclude says what was reached and what was not.
 func (l *lab) conclude() {
+	l.t.Helper()
 	for _, s := range l.def.Steps {
 		for phase, declared := range map[drive.Phase]bool{drive.Do: true, drive.Undo: s.Undo != nil, drive.Probe: s.Probe != nil} {
 			if name := string(phase) + " " + s.Name; declared && !l.calls[name] {

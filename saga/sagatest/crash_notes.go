@@ -16,12 +16,7 @@ type notedCall struct {
 }
 
 // by is who made the call.
-func (c notedCall) by() string {
-	if c.step == "" {
-		return "something without the context of a step (hand the recorder the one that the step was given)"
-	}
-	return fmt.Sprintf("the %s of step %s", c.phase, c.step)
-}
+func (c notedCall) by() string { return fmt.Sprintf("the %s of step %s", c.phase, c.step) }
 
 // group is the calls that have to be the same: what a compensation calls may depend on whether the result is known.
 type group struct {
@@ -44,6 +39,9 @@ func newNotes() notes {
 
 // note says what is wrong with a call.
 func (l *lab) note(c notedCall) string {
+	if c.step == "" { // nothing could be told about it, and no fault brought to it
+		return fmt.Sprintf("the recorder was called without the context of a step, with key %q; hand it the one that the step was given", c.key)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := group{step: c.step, phase: c.phase}

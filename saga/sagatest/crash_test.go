@@ -200,7 +200,15 @@ func TestTheLabFindsTheMistakesOfUsers(t *testing.T) {
 					return rec.Effect(context.Background(), r.IdempotencyKey(), r.Input)
 				}).NoCompensation())
 			},
-			[]string{"something without the context of a step (hand the recorder the one that the step was given) made a call"},
+			[]string{"the recorder was called without the context of a step", "hand it the one that the step was given"},
+		},
+		"one call, without the step's context": {
+			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {
+				return one(steps.New("charge", func(_ context.Context, r *purchaseRun) (string, error) {
+					return rec.Effect(context.Background(), r.IdempotencyKey(), r.Input)
+				}).NoCompensation())
+			},
+			[]string{"the recorder was called without the context of a step", "hand it the one that the step was given"},
 		},
 		"a message emitted in a When": {
 			func(rec *sagatest.Recorder) *saga.Definition[purchase, string] {

@@ -68,6 +68,9 @@ func locate(path string) (string, error) {
 	if path == "" || path == ":memory:" || strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("sqlite: the path %q names no file; for a store in memory see package memory", path)
 	}
+	if strings.HasPrefix(path, "file:") {
+		return "", fmt.Errorf("sqlite: %q is a URI; give the path of the file alone", path)
+	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("sqlite: %s: %w", path, err)

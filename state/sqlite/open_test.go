@@ -34,6 +34,10 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		_, err := Open(t.Context(), path)
 		require.ErrorContains(t, err, "names no file", path)
 	}
+	for _, uri := range []string{"file:runs.db", "file:///runs.db?mode=ro"} {
+		_, err := Open(t.Context(), uri)
+		require.ErrorContains(t, err, "is a URI; give the path", uri)
+	}
 	_ = refused(t, t.TempDir(), "is a folder")
 	_ = refused(t, filepath.Join(t.TempDir(), "missing", "runs.db"), "make its folder first")
 	if runtime.GOOS != "windows" {
