@@ -64,6 +64,13 @@ var cases = map[string]runCase{
 		trouble: map[string]error{"do c": errTransient}, status: state.StatusInterrupted,
 		calls: []string{"do c: attempt 2", "do d: attempt 1"}, rests: state.StatusCompleted, due: []string{doB},
 	},
+	"step-unknown-and-turned-round": {
+		trouble: map[string]error{"do c": errTransient}, status: state.StatusInterrupted,
+		lead: func(ctx context.Context, op *saga.Operator, key saga.Key) error {
+			return op.Cancel(ctx, key, "not wanted")
+		},
+		calls: append([]string{"undo c: by its key"}, undone[1:]...), rests: state.StatusFailed, due: []string{doB, notB},
+	},
 	"died-in-mid-undo": {
 		trouble: map[string]error{"do d": errPermanent, "undo b": errDeath}, status: state.StatusCompensating,
 		calls: undone[1:], rests: state.StatusFailed, due: []string{doB, notB},

