@@ -115,12 +115,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap gives the kind and the cause. In a cause that holds the error of another run, as when a step runs a saga and
+// hands its error on, errors.Is does not find the other's Kind: what it tells is about this run. Err has it.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
 	}
-	return []error{e.Kind, e.Err}
+	return []error{e.Kind, beside(e.Err)}
 }
 
 func advice(kind error) string {

@@ -227,6 +227,7 @@ func (h *holder) attempt(run *runContext, w *stepWork) (err error, over bool) {
 		if w.s.AtMostOnce {
 			w.rec.Status = state.StepPending
 		}
+		w.rec.Unknown = w.rec.Unknown || class.stands
 		return h.failProbing(run, w, "", r.Err), true
 	case w.s.AtMostOnce:
 		return h.unresolved(run, w, r.Err), true
@@ -303,6 +304,7 @@ func (h *holder) codeOr(err error, otherwise string) string {
 // errorClass is what an error asks for.
 type errorClass struct {
 	permanent bool
+	stands    bool // permanent, and yet it had an effect
 	delayed   bool
 	delay     time.Duration
 	wait      time.Duration // before the next attempt
@@ -315,8 +317,8 @@ func classify(err error) (c errorClass) {
 			c = errorClass{}
 		}
 	}()
-	if steps.IsPermanent(err) {
-		return errorClass{permanent: true}
+	if yes, stands := permanent(err); yes {
+		return errorClass{permanent: true, stands: stands}
 	}
 	c.delay, c.delayed = steps.Delay(err)
 	return c
