@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"flag"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,9 +12,17 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/state/statetest"
 )
 
+// suites is how many copies of the suite TestStore runs at once: go test -race ./state/sqlite -run 'TestStore$' -suites 20
+var suites = flag.Int("suites", 1, "how many copies of the suite TestStore runs at once")
+
 func TestStore(t *testing.T) {
 	t.Parallel()
-	suite(t)
+	for n := range *suites {
+		t.Run(strconv.Itoa(n+1), func(t *testing.T) {
+			t.Parallel()
+			suite(t)
+		})
+	}
 }
 
 // TestStoreThatReads takes the long way for every write, and so does the suite for the writes that seldom take it.

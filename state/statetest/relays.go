@@ -35,9 +35,13 @@ func (j *journal) count() (n int) {
 	return n
 }
 
-// relay claims and sends until stop says so.
+// relay claims and sends until stop says so. It is patient as long as some relay gets something.
 func (s *subject) relay(j *journal, limit int, stop func() bool) {
-	for deadline := time.Now().Add(patience); !stop(); {
+	seen, deadline := 0, time.Now().Add(patience)
+	for !stop() {
+		if n := j.count(); n > seen {
+			seen, deadline = n, time.Now().Add(patience)
+		}
 		batches, err := s.store.Claim(s.Context(), limit, long)
 		if !s.noError(err, "Claim") {
 			return
