@@ -132,11 +132,11 @@ func (o *Outbox) index(id string) int {
 	return slices.IndexFunc(o.Messages, func(m OutboxMessage) bool { return m.ID == id })
 }
 
-// UnparkAudit is the audit line of an Unpark.
+// UnparkAudit is the audit line of an Unpark. Texts of a person are cut as everywhere in an audit; see [Cut].
 func UnparkAudit(actor, id string, resend bool, note string, at time.Time) AuditEntry {
 	verb := "unpark_drop"
 	if resend {
 		verb = "unpark_resend"
 	}
-	return AuditEntry{At: Milli(at), Actor: actor, Verb: verb, Step: id, Note: note}
+	return AuditEntry{At: Milli(at), Actor: Cut(actor), Verb: verb, Step: id, Note: Cut(note)}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,4 +128,9 @@ func TestUnparkAudit(t *testing.T) {
 	assert.Equal(t, want, state.UnparkAudit("ann", "id", true, "note", noon.Add(1)))
 	want.Verb = "unpark_drop"
 	assert.Equal(t, want, state.UnparkAudit("ann", "id", false, "note", noon))
+
+	got := state.UnparkAudit(strings.Repeat("a", 2*state.MaxMessage), "id", false, "\xff"+strings.Repeat("é", state.MaxMessage), noon)
+	assert.Len(t, got.Actor, state.MaxMessage)
+	assert.LessOrEqual(t, len(got.Note), state.MaxMessage, "a record has no room for a person's whole story")
+	assert.True(t, utf8.ValidString(got.Note), "nor is every store able to keep what is no text")
 }
