@@ -52,6 +52,9 @@ type Source interface {
 // sent. It returns a result per message, or an error that speaks of the broker as a whole (no connection, throttled,
 // down), in which case any of the messages may have been sent. With such an error it may return the results that are
 // certain all the same.
+//
+// Publish must return soon after ctx has ended: it is waited for however long it takes, by a relay that is to stop and by
+// the caller of a run whose messages are sent right after it.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) ([]Result, error)
 }

@@ -51,12 +51,9 @@ func (s *Store) Claim(ctx context.Context, limit int, lease time.Duration) ([]ou
 		if err := settle(tx); err != nil {
 			return nil, err
 		}
-		rows, err := claimable(tx, limit)
-		if err != nil {
-			return nil, err
-		}
-		if rows, answer = unread.sift(rows, s.unreadable != nil); answer != nil {
-			return answer, nil
+		rows, answer, err := claimable(tx, limit, func(r *row) ([]*row, error) { return unread.sift([]*row{r}, s.unreadable != nil) })
+		if answer != nil || err != nil {
+			return answer, err
 		}
 		batches, err = claim(tx, rows, limit, lease)
 		return nil, err
@@ -113,11 +110,12 @@ func claim(tx *tx, rows []*row, limit int, lease time.Duration) (batches []outbo
 	return batches, nil
 }
 
-// claimable are due runs whose messages come to no more than limit, whole but for those that can't be read.
-func claimable(tx *tx, limit int) (rows []*row, err error) {
+// claimable are due runs whose messages come to no more than limit. What sift leaves out doesn't count, so that it never
+// stands in the way of those behind it.
+func claimable(tx *tx, limit int, sift func(*row) ([]*row, error)) (rows []*row, answer, err error) {
 	s, err := tx.c.Prepare(selectDue)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.BindInt64(1, tx.now.UnixMilli())
 	s.BindInt64(2, tx.now.Unix())
@@ -125,7 +123,7 @@ func claimable(tx *tx, limit int) (rows []*row, err error) {
 	for left > 0 && misses < claimMisses {
 		found, err := s.Step()
 		if err != nil || !found {
-			return rows, done(s, err)
+			return rows, nil, done(s, err)
 		}
 		r := scan(s)
 		n := min(countSendable(r.messages), limit)
@@ -133,13 +131,19 @@ func claimable(tx *tx, limit int) (rows []*row, err error) {
 			misses++
 			continue
 		}
-		left -= n
 		if err := r.loadPayloads(tx.c); err != nil {
-			return nil, done(s, err)
+			return nil, nil, done(s, err)
 		}
-		rows = append(rows, r)
+		readable, answer := sift(r)
+		if answer != nil {
+			return nil, answer, done(s, nil)
+		}
+		if len(readable) > 0 {
+			left -= n
+			rows = append(rows, r)
+		}
 	}
-	return rows, done(s, nil)
+	return rows, nil, done(s, nil)
 }
 
 // countSendable counts the log's entries up to the first parked one.

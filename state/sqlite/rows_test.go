@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -266,4 +267,35 @@ func TestWhatCantBeRead(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrCorrupt)
 	require.NoError(t, s.Delete(t.Context(), recs[3].Key))
 	create(t, s, sample("3"))
+}
+
+// The messages of runs that a newer version has written, or that can't be read, are nobody's here. However many there are,
+// those of the runs behind them are handed out.
+func TestWhatCantBeReadIsNotInTheWayOfARelay(t *testing.T) {
+	t.Parallel()
+	told := map[string]int{}
+	s := open(t, filepath.Join(t.TempDir(), "runs.db"), WithUnreadable(func(key string, _ error) { told[key]++ }))
+	var keys []string
+	for i := range 6 {
+		rec := create(t, s, sample(fmt.Sprint(i)))
+		ch := stepDone(rec, 0, `1`)
+		ch.Messages = []outbox.Message{message(rec, 0, `1`)}
+		commit(t, s, rec, ch)
+		keys = append(keys, rec.Key)
+	}
+	c := tool(t, s.path, zombiezen.OpenReadWrite)
+	for i, key := range keys[:4] {
+		if i%2 == 0 {
+			query(t, c, `UPDATE run_about SET record_version = 2 WHERE id = (SELECT id FROM run_record WHERE idempotency_key = ?)`, key)
+		} else {
+			query(t, c, `UPDATE run_record SET steps = ',[0,"DONE","secret"' WHERE idempotency_key = ?`, key)
+		}
+	}
+	batches, err := s.Claim(t.Context(), 2, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, batches, 2)
+	for i, b := range batches {
+		require.Equal(t, keys[4+i], b.RunKey)
+	}
+	require.Equal(t, map[string]int{keys[1]: 1, keys[3]: 1}, told)
 }
