@@ -34,7 +34,8 @@
 // Beside runs.db stand runs.db-wal and runs.db-shm, which belong to the database and go when the last process closes it,
 // and runs.db.turn, which is empty and stays. Copy the file only while nobody has it open; at other times let the sqlite3
 // shell's .backup or VACUUM INTO make the copy. Don't open the file by other means in a process that has a store on it (not
-// even to read it): on Unix, closing it would drop SQLite's locks.
+// even to read it): on Unix, closing it would drop SQLite's locks. Don't move, replace or delete any of the files while a
+// process has the store open: it would go on with the file that it has opened, which no other finds any more.
 //
 // Records that have expired are removed on the way of other writes, a few at a time. Their room is used again; to give it
 // back to the file system, run VACUUM when there is time for it.
