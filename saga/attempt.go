@@ -146,16 +146,32 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func
 		return f(ctx)
 	}
 	var mu sync.Mutex
+	var running sync.WaitGroup // an attempt isn't over before its function is
 	called, over := false, false
+	defer func() {
+		mu.Lock()
+		over = true
+		mu.Unlock()
+		running.Wait()
+	}()
 	r := drive.Result{Err: errors.New("an interceptor returned without calling next")}
 	info := Call{Key: key, Step: c.Step, Phase: string(c.Phase), Attempt: c.Attempt, IdempotencyKey: c.DerivedKey()}
 	err := e.intercept(ctx, info, func(ctx context.Context) error {
 		mu.Lock()
-		again := called
+		again, late := called, over
 		called = true
-		r.Err = errors.New("an interceptor returned before next did, or let its panic go")
+		if !late {
+			r.Err = errors.New("an interceptor returned before next did, or let its panic go")
+		}
+		if !late && !again {
+			running.Add(1)
+			defer running.Done()
+		}
 		mu.Unlock()
-		if again {
+		switch {
+		case late:
+			return errors.New("an interceptor called next when its call was over")
+		case again:
 			return errors.New("an interceptor called next a second time")
 		}
 		got := f(ctx)

@@ -97,7 +97,8 @@ type Call struct {
 
 // Interceptor is called around every call of a step, a compensation or a probe. It calls next, once, and returns its
 // error or another one in its place; it may derive the context. Not calling next fails the attempt. It can't turn an
-// error into success.
+// error into success. Where it returns before next does, next is waited for as the call itself would be; behind the end of
+// the call next does nothing.
 type Interceptor func(ctx context.Context, call Call, next func(context.Context) error) error
 
 func (e *engine) tellRun(ctx context.Context, f func(context.Context, RunEvent), ev RunEvent) {
