@@ -53,8 +53,8 @@ type Source interface {
 // down), in which case any of the messages may have been sent. With such an error it may return the results that are
 // certain all the same.
 //
-// Publish must return soon after ctx has ended: it is waited for however long it takes, by a relay that is to stop and by
-// the caller of a run whose messages are sent right after it.
+// Publish must return soon after ctx has ended: a relay that is to stop waits for it however long it takes, and the caller of
+// a run whose messages are sent right after it waits as long as the relay's lease.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) ([]Result, error)
 }

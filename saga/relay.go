@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,10 +59,43 @@ func (h *holder) deliver(ctx context.Context) {
 	if len(b.Messages) == 0 {
 		return
 	}
-	if err := h.e.relay.Deliver(send, b, h.claimed+h.e.relay.Lease()-h.e.clk.Mono()); err != nil {
+	if err := h.handOver(send, b); err != nil {
 		h.e.log.Warn("relay_failed", zap.String("key", h.runKey), zap.Error(err))
 	}
 }
+
+// handOver is the relay's one chance. It is waited for as long as its claim holds, or the caller has time: the run has
+// ended, and must not hang because a publisher ignores its context. What it does after that is as of a relay whose lease
+// has lapsed.
+func (h *holder) handOver(ctx context.Context, b outbox.Batch) error {
+	left := h.claimed + h.e.relay.Lease() - h.e.clk.Mono()
+	answer := make(chan error, 1)
+	go func() {
+		err := errors.New("the relay called runtime.Goexit")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("the relay panicked: %v", p)
+			}
+			answer <- err
+		}()
+		err = h.e.relay.Deliver(ctx, b, left)
+	}()
+	wait := left
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	late := time.NewTimer(wait + deliveryGrace)
+	defer late.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-late.C:
+		return errors.New("a publisher ignores the end of its context; it is no longer waited for, and the messages are due again when the claim has lapsed")
+	}
+}
+
+// deliveryGrace is for a relay that minds its context to give up.
+const deliveryGrace = 100 * time.Millisecond
 
 // seenByLoops is the age of a message from which a relay's loop may well have sent it before the closing write.
 const seenByLoops = time.Second
