@@ -2,7 +2,6 @@ package saga_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +39,7 @@ func TestSixteenProcessesRunOneKeyOnDynamoDBWithFaults(t *testing.T) {
 	require.NoError(t, err)
 	office := bureau(t.TempDir())
 	s := &site{place: proxy.URL + " " + table, ledger: fileLedger(filepath.Join(t.TempDir(), "ledger"))}
-	proxy.Break(faultsOf(seed))
+	proxy.Break(dynamotest.Random(seed))
 	said := s.contend(t, office)
 	proxy.Break(nil)
 	require.Len(t, said, crowd)
@@ -153,27 +152,4 @@ func (s *site) contend(t *testing.T, office bureau) (said [][herdKeys]testimony)
 	require.False(t, t.Failed())
 	require.Equal(t, deaths, died)
 	return said
-}
-
-// faultsOf breaks a fifth of all calls, in every way.
-func faultsOf(seed uint64) func(dynamotest.Request) *dynamotest.Fault {
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(seed, 0))
-	return func(dynamotest.Request) *dynamotest.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		switch rng.IntN(30) {
-		case 0, 1:
-			return dynamotest.DropAnswer()
-		case 2:
-			return dynamotest.FailAfter()
-		case 3:
-			return dynamotest.FailBefore()
-		case 4:
-			return dynamotest.Throttle()
-		case 5:
-			return dynamotest.Slow(time.Duration(rng.IntN(20)) * time.Millisecond)
-		}
-		return nil
-	}
 }

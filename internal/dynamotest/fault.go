@@ -1,7 +1,9 @@
 package dynamotest
 
 import (
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -65,3 +67,26 @@ func TransactionConflict() *Fault {
 func Slow(d time.Duration) *Fault { return &Fault{Delay: d} }
 
 var internal = Answer{http.StatusInternalServerError, "InternalServerError", "The request processing has failed because of an unknown error."}
+
+// Random breaks a fifth of all calls, in every way, as the seed decides. What it returns may be called concurrently.
+func Random(seed uint64) func(Request) *Fault {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's chance
+	return func(Request) *Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		switch rng.IntN(30) {
+		case 0, 1:
+			return DropAnswer()
+		case 2:
+			return FailAfter()
+		case 3:
+			return FailBefore()
+		case 4:
+			return Throttle()
+		case 5:
+			return Slow(time.Duration(rng.IntN(20)) * time.Millisecond)
+		}
+		return nil
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,7 +41,7 @@ func TestSixteenProcessesOnOneKeyWithFaults(t *testing.T) {
 	s := newStore(t, p)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	p.Break(randomFaults(seed))
+	p.Break(dynamotest.Random(seed))
 
 	var wg sync.WaitGroup
 	creators := make([]bool, processes)
@@ -74,29 +73,6 @@ func TestSixteenProcessesOnOneKeyWithFaults(t *testing.T) {
 	var output struct{ Note, Fill string }
 	require.NoError(t, json.Unmarshal(r.Steps[0].Output, &output))
 	assert.Equal(t, r.Audit[len(r.Audit)-1].Note, output.Note, "the last change's result, out of the last change's sibling")
-}
-
-// randomFaults breaks a fifth of all calls, in every way.
-func randomFaults(seed uint64) func(dynamotest.Request) *dynamotest.Fault {
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(seed, 0))
-	return func(dynamotest.Request) *dynamotest.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		switch rng.IntN(30) {
-		case 0, 1:
-			return dynamotest.DropAnswer()
-		case 2:
-			return dynamotest.FailAfter()
-		case 3:
-			return dynamotest.FailBefore()
-		case 4:
-			return dynamotest.Throttle()
-		case 5:
-			return dynamotest.Slow(time.Duration(rng.IntN(20)) * time.Millisecond)
-		}
-		return nil
-	}
 }
 
 // runProcess runs one of the sixteen, and returns whether it thinks that it has created the run.
