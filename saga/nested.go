@@ -2,11 +2,11 @@ package saga
 
 import (
 	"errors"
-	"reflect"
 	"slices"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/drive"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -75,7 +75,16 @@ func nestedIn(err error) (nested *Error) {
 	return nested
 }
 
-var permanentTypes = []reflect.Type{reflect.TypeOf(steps.Permanent(errNone)), reflect.TypeFor[*backoff.PermanentError]()}
+// marksPermanent tells whether this very error is a mark that steps.IsPermanent looks for.
+func marksPermanent(one error) bool {
+	switch e := one.(type) { //nolint:errorlint // what it wraps may be another run's
+	case *drive.Permanent:
+		return true
+	case *backoff.PermanentError:
+		return e != nil
+	}
+	return false
+}
 
 // permanent tells whether a user's error is definite. The failure of another run is, in the call that met it and as well
 // when it is replayed; stands tells that not all of that run was undone. Any other error of another run is not definite,
@@ -85,7 +94,7 @@ func permanent(err error) (yes, stands bool) {
 	if nested == nil {
 		return steps.IsPermanent(err), false
 	}
-	if anyBeside(err, func(one error) bool { return slices.Contains(permanentTypes, reflect.TypeOf(one)) }) {
+	if anyBeside(err, marksPermanent) {
 		return true, false
 	}
 	return errors.Is(nested.Kind, ErrFailed), len(nested.NotUndone) > 0

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/drive"
 )
 
 // Permanent marks an error as definite: this attempt did not take effect, and trying again is no use. Nil stays nil. It
@@ -13,13 +15,10 @@ func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &permanentError{err}
+	return &permanentError{Err: err}
 }
 
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
+type permanentError = drive.Permanent
 
 // IsPermanent tells whether the error is marked as definite, by this package or by backoff.
 func IsPermanent(err error) bool {
