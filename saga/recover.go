@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,12 +103,18 @@ func (r *Recovered) add(o Recovered) {
 func (e *engine) recover(ctx context.Context) (sum Recovered, err error) {
 	if e.recoverers == 1 {
 		err = e.eachDue(ctx, func(rec *state.Record) { e.recoverOne(ctx, rec, &sum) })
-		return sum, err
+	} else {
+		err = e.recoverSeveral(ctx, &sum)
 	}
+	return sum, cmp.Or(err, context.Cause(ctx))
+}
+
+// recoverSeveral has up to so many runs in hand at once, and returns when all have come to rest.
+func (e *engine) recoverSeveral(ctx context.Context, sum *Recovered) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, e.recoverers)
-	err = e.eachDue(ctx, func(rec *state.Record) {
+	err := e.eachDue(ctx, func(rec *state.Record) {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -123,10 +130,7 @@ func (e *engine) recover(ctx context.Context) (sum Recovered, err error) {
 		})
 	})
 	wg.Wait()
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return sum, err
+	return err
 }
 
 // eachDue goes through the runs that may be taken up now.
@@ -150,7 +154,7 @@ func (e *engine) eachDue(ctx context.Context, f func(*state.Record)) error {
 			}
 		}
 		if page.Next == "" {
-			return context.Cause(ctx)
+			return nil
 		}
 		q.Cursor = page.Next
 	}
