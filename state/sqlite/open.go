@@ -148,7 +148,7 @@ func setUp(c conn, m []migration) error {
 	}
 	for _, p := range []string{
 		`PRAGMA synchronous = FULL`,            // a commit is on the disk before it is answered
-		`PRAGMA wal_autocheckpoint = 4000`,     // the log is moved into the file every 16 MiB, which takes two more syncs
+		`PRAGMA wal_autocheckpoint = 2000`,     // the log is moved into the file every 8 MiB, which takes two more syncs
 		`PRAGMA journal_size_limit = 67108864`, // a log that had to grow further is cut again
 		`PRAGMA temp_store = MEMORY`,           // nothing here needs much
 	} {
