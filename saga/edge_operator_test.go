@@ -13,6 +13,7 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -336,4 +337,33 @@ func TestAnOperatorListsRunsPageByPage(t *testing.T) {
 		require.ErrorIs(t, errs[0], down)
 		require.Equal(t, 10, rows)
 	})
+}
+
+// Who forgets the store hears so from the first method that is called, and nothing panics.
+func TestOperatorWithoutAStore(t *testing.T) {
+	var nobody *memory.Store
+	for name, store := range map[string]state.Store{"nil": nil, "a nil pointer": nobody} {
+		t.Run(name, func(t *testing.T) {
+			o := saga.NewOperator(store)
+			key := fullKey("create_order")
+			said := func(err error) {
+				t.Helper()
+				require.ErrorIs(t, err, saga.ErrStore)
+				require.ErrorContains(t, err, "the store given to NewOperator is nil")
+			}
+			_, err := o.Get(t.Context(), key)
+			said(err)
+			said(o.Cancel(t.Context(), key, "reason"))
+			for _, verb := range eachVerb {
+				said(verb(t.Context(), o, key, "s1"))
+			}
+			listed := 0
+			for rec, err := range o.Runs(t.Context(), state.Query{}) {
+				require.Nil(t, rec)
+				said(err)
+				listed++
+			}
+			require.Equal(t, 1, listed)
+		})
+	}
 }

@@ -42,7 +42,7 @@ type engine struct {
 var defaultRetry = drive.Policy{Initial: 100 * time.Millisecond, Max: 10 * time.Second, Multiplier: 2, Jitter: 0.5, PerRun: 3}
 
 func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if missing(store) {
 		return nil, fmt.Errorf("saga: %w: %q: the store is nil", ErrInvalidDefinition, p.name)
 	}
 	c := config{log: zap.NewNop(), lease: DefaultLease, margin: DefaultMargin, clk: clock.System(), recoverers: DefaultRecoverers}
@@ -60,6 +60,12 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 		lease: c.lease, margin: c.margin, errs: c.errs, retry: retry.Or(defaultRetry), relay: c.relay, recoverers: c.recoverers,
 		stragglers: map[string]int{},
 	}, nil
+}
+
+// missing tells whether there is no store: nil, or a nil pointer.
+func missing(store state.Store) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // now is the wall clock in the grain of a record.

@@ -22,10 +22,28 @@ type Operator struct {
 	insist func(context.Context, func() error) error
 }
 
-// NewOperator returns an operator of the runs in store.
+// NewOperator returns an operator of the runs in store. Without a store, every method returns an error of class [ErrStore]
+// that says so.
 func NewOperator(store state.Store) *Operator {
+	if missing(store) {
+		store = noStore{}
+	}
 	e := &engine{store: store, clk: clock.System()}
 	return e.operator()
+}
+
+// noStore is what an operator has that was given no store.
+type noStore struct{ state.Store }
+
+var errNoStore = fmt.Errorf("%w: the store given to NewOperator is nil", state.ErrInvalidInput)
+
+func (noStore) Get(context.Context, string) (*state.Record, error) { return nil, errNoStore }
+func (noStore) Commit(context.Context, *state.Change) error        { return errNoStore }
+func (noStore) RequestCancel(context.Context, string, state.CancelRequest) error {
+	return errNoStore
+}
+func (noStore) List(context.Context, state.Query) (state.Page, error) {
+	return state.Page{}, errNoStore
 }
 
 func (e *engine) operator() *Operator { return &Operator{e.store, e.clk, e.insist} }
@@ -36,7 +54,7 @@ func (o *Operator) Runs(ctx context.Context, q state.Query) iter.Seq2[*state.Rec
 		for {
 			page, err := o.store.List(ctx, q)
 			if err != nil {
-				yield(nil, fmt.Errorf("saga: list runs: %w", err))
+				yield(nil, fmt.Errorf("saga: list runs: %w: %w", ErrStore, err))
 				return
 			}
 			for _, rec := range page.Records {
