@@ -29,19 +29,23 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
+// userFunc is a function of the user's, with its types erased.
+type userFunc func(context.Context, *drive.Call) drive.Result
+
 // call is one call of a step, a compensation or a probe. err is errAbandoned when no answer came.
-func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
+func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f userFunc) (drive.Result, error) {
 	ctx, cancel := h.bounded(ctx, run, s.Timeout)
 	defer cancel()
-	r, err := h.await(ctx, run, func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) })
+	r, err := h.await(ctx, run, c, f)
 	return h.looked(c, r), err
 }
 
 // await calls a user's function in a goroutine of its own, so that it can be waited for no longer than is good for the
 // run, and so that it may end its goroutine. err is errAbandoned when no answer came.
-func (h *holder) await(ctx context.Context, run *runContext, f func() drive.Result) (drive.Result, error) {
+func (h *holder) await(ctx context.Context, run *runContext, c *drive.Call, f userFunc) (drive.Result, error) {
 	a := h.worker.attempt()
-	h.worker.do(func() { guarded(f, func(r drive.Result) { a.finish(h.e, h.runKey, r) }) })
+	a.h, a.f = h, func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }
+	h.worker.do(a)
 	select {
 	case r := <-a.answer:
 		return r, nil
@@ -50,7 +54,7 @@ func (h *holder) await(ctx context.Context, run *runContext, f func() drive.Resu
 	if r, ok := h.late(ctx, run, a); ok {
 		return r, nil
 	}
-	if r, answered := a.abandon(h.e, h.runKey); answered {
+	if r, answered := a.abandon(); answered {
 		return r, nil
 	}
 	h.worker.leave()
@@ -116,23 +120,11 @@ func (h *holder) looked(c *drive.Call, r drive.Result) drive.Result {
 	return r
 }
 
-// guarded calls f and hands its result to done, whatever f does: panic and Goexit become errors.
-func guarded(f func() drive.Result, done func(drive.Result)) {
-	r := drive.Result{Err: errGoexit}
-	defer func() {
-		if p := recover(); p != nil {
-			r = drive.Result{Err: &panicError{p, debug.Stack()}}
-		}
-		done(r)
-	}()
-	r = f()
-}
-
 // quick calls a function of the user's that is no step's: a When, or the result function.
-func (h *holder) quick(run *runContext, c *drive.Call, f func(context.Context) drive.Result) (drive.Result, error) {
+func (h *holder) quick(run *runContext, c *drive.Call, f userFunc) (drive.Result, error) {
 	ctx, cancel := h.bounded(run, run, 0)
 	defer cancel()
-	r, err := h.await(ctx, run, func() drive.Result { return f(ctx) })
+	r, err := h.await(ctx, run, c, f)
 	if _, bad := c.Close(); bad != nil && r.Err == nil {
 		r.Err = bad
 	}
@@ -140,10 +132,10 @@ func (h *holder) quick(run *runContext, c *drive.Call, f func(context.Context) d
 	return r, err
 }
 
-// intercepted puts the interceptor around a call.
-func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func(context.Context) drive.Result) drive.Result {
-	if e.intercept == nil {
-		return f(ctx)
+// intercepted puts the interceptor around a call of a step, a compensation or a probe.
+func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f userFunc) drive.Result {
+	if e.intercept == nil || c.Phase == drive.When || c.Phase == drive.Output {
+		return f(ctx, c)
 	}
 	var mu sync.Mutex
 	var running sync.WaitGroup // an attempt isn't over before its function is
@@ -174,7 +166,7 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func
 		case again:
 			return errors.New("an interceptor called next a second time")
 		}
-		got := f(ctx)
+		got := f(ctx, c)
 		got.Err = sound(got.Err)
 		mu.Lock()
 		defer mu.Unlock()
@@ -194,24 +186,39 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f func
 
 // attempt is a call under way. When nobody waits for it any more, the engine remembers it until it ends.
 type attempt struct {
+	h *holder
+	f func() drive.Result
+
 	answer chan drive.Result
 	mu     sync.Mutex
 	left   bool
 }
 
+// run makes the call and answers, whatever the function does: panic and Goexit become errors.
+func (a *attempt) run() {
+	r := drive.Result{Err: errGoexit}
+	defer func() {
+		if p := recover(); p != nil {
+			r = drive.Result{Err: &panicError{p, debug.Stack()}}
+		}
+		a.finish(r)
+	}()
+	r = a.f()
+}
+
 // finish gives the answer, if somebody still waits for it.
-func (a *attempt) finish(e *engine, runKey string, r drive.Result) {
+func (a *attempt) finish(r drive.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.left {
-		e.straggler(runKey, -1)
+		a.h.e.straggler(a.h.runKey, -1)
 		return
 	}
 	a.answer <- r
 }
 
 // abandon gives the call up, unless its answer has come at the last moment.
-func (a *attempt) abandon(e *engine, runKey string) (r drive.Result, answered bool) {
+func (a *attempt) abandon() (r drive.Result, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -220,7 +227,7 @@ func (a *attempt) abandon(e *engine, runKey string) (r drive.Result, answered bo
 	default:
 	}
 	a.left = true
-	e.straggler(runKey, +1)
+	a.h.e.straggler(a.h.runKey, +1)
 	return r, false
 }
 

@@ -137,7 +137,7 @@ func (u *undoer) attempt(w *stepWork) ([]outbox.Message, error) {
 	c.Outputs = h.outputsBefore(len(h.rec.Steps))
 	c.Cause = h.e.asError(h.rec.Failure, h.live)
 	known, output := w.rec.Output != nil, w.rec.Output
-	r, err := h.call(u.run.undo, u.run, w.s, c, func(ctx context.Context) drive.Result { return w.s.Undo(ctx, c, known, output) })
+	r, err := h.call(u.run.undo, u.run, w.s, c, func(ctx context.Context, c *drive.Call) drive.Result { return w.s.Undo(ctx, c, known, output) })
 	messages, bad := c.Close()
 	switch {
 	case err != nil:

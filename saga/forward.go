@@ -48,7 +48,8 @@ func (w *stepWork) change() state.StepChange {
 
 // step brings one step to its record: done, failed, interrupted or blocked. Nil means: look at the record.
 func (h *holder) step(run *runContext, i int) error {
-	w := &stepWork{i: i, s: &h.p.steps[i], rec: h.rec.Steps[i]}
+	h.work = stepWork{i: i, s: &h.p.steps[i], rec: h.rec.Steps[i]}
+	w := &h.work
 	var waits backoff.BackOff
 	policy := w.s.Retry.Or(h.e.retry)
 	for n := 1; ; n++ {
@@ -198,7 +199,7 @@ func (h *holder) attempt(run *runContext, w *stepWork) (err error, over bool) {
 	h.e.tellStep(run, h.e.listener.StepStarted, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.Attempts})
 	c := h.newCall(w.i, drive.Do, w.rec.Attempts)
 	began := h.e.clk.Mono()
-	r, err := h.call(run, run, w.s, c, func(ctx context.Context) drive.Result { return w.s.Do(ctx, c) })
+	r, err := h.call(run, run, w.s, c, w.s.Do)
 	messages, bad := c.Close()
 	switch {
 	case err != nil:

@@ -45,8 +45,9 @@ type holder struct {
 	decoded  any           // the input, see drive.Call
 	claimed  time.Duration // when the closing write's claim for the relay began, by the monotonic clock
 
-	worker worker // where the user's functions are called
-	live   error  // what made the run fail or stop, as this call met it
+	work   stepWork // the step at hand, on the way forward
+	worker worker   // where the user's functions are called
+	live   error    // what made the run fail or stop, as this call met it
 }
 
 // errCancelRequested: a forward write was refused because a cancel request is stored.

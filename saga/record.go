@@ -246,7 +246,7 @@ func (h *holder) ending(ch *state.Change) {
 // result works the run's result out.
 func (h *holder) result(run *runContext) (json.RawMessage, error) {
 	c := h.newCall(len(h.rec.Steps), drive.Output, 0)
-	r, _ := h.quick(run, c, func(ctx context.Context) drive.Result { return h.p.result(ctx, c) })
+	r, _ := h.quick(run, c, h.p.result)
 	if r.Err != nil {
 		return nil, fmt.Errorf("the result function of %s: %w", h.p.name, r.Err)
 	}

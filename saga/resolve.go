@@ -34,7 +34,7 @@ func (h *holder) probe(run *runContext, w *stepWork) (over bool, err error) {
 // ask calls the probe. Its messages are those of the step if it found it done.
 func (h *holder) ask(ctx context.Context, run *runContext, w *stepWork) (found bool, r drive.Result, err error) {
 	c := h.newCall(w.i, drive.Probe, w.rec.Attempts)
-	r, err = h.call(ctx, run, w.s, c, func(ctx context.Context) (r drive.Result) {
+	r, err = h.call(ctx, run, w.s, c, func(ctx context.Context, c *drive.Call) (r drive.Result) {
 		r, found = w.s.Probe(ctx, c)
 		return r
 	})

@@ -357,7 +357,7 @@ func (h *holder) skips(run *runContext, i int) (skipped []state.StepChange, trou
 		}
 		c := h.newCall(i, drive.When, 0)
 		yes := make(chan bool, 1)
-		r, err := h.quick(run, c, func(context.Context) drive.Result { yes <- s.When(c); return drive.Result{} })
+		r, err := h.quick(run, c, func(_ context.Context, c *drive.Call) drive.Result { yes <- s.When(c); return drive.Result{} })
 		switch {
 		case err != nil:
 			return skipped, nil, err

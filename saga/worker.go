@@ -12,7 +12,7 @@ import (
 // to grow its stack each time. A call that ends its goroutine, or that is no longer waited for, costs it that one.
 type worker struct {
 	crew  *crew
-	calls chan func()
+	calls chan *attempt
 	last  *attempt
 }
 
@@ -24,12 +24,12 @@ func (w *worker) attempt() *attempt {
 	return w.last
 }
 
-// do has f called. The call before must have answered, or have been left.
-func (w *worker) do(f func()) {
+// do has the call made. The one before must have answered, or have been left.
+func (w *worker) do(a *attempt) {
 	if w.calls == nil {
 		w.calls = w.crew.take()
 	}
-	w.calls <- f
+	w.calls <- a
 }
 
 // leave gives the goroutine up to the call that it is at.
@@ -51,7 +51,7 @@ func (w *worker) rest() {
 // crew is an engine's goroutines for calls: those that are idle, for a short while.
 type crew struct {
 	mu    sync.Mutex
-	idle  []chan func()
+	idle  []chan *attempt
 	spare int // the fewest that were idle since the last look
 	timer *time.Timer
 }
@@ -59,12 +59,12 @@ type crew struct {
 // idleFor is between once and twice how long a goroutine may be idle before it ends.
 const idleFor = 10 * time.Millisecond
 
-func (c *crew) take() chan func() {
+func (c *crew) take() chan *attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.idle) - 1
 	if n < 0 {
-		calls := make(chan func(), 1)
+		calls := make(chan *attempt, 1)
 		go work(calls)
 		return calls
 	}
@@ -74,7 +74,7 @@ func (c *crew) take() chan func() {
 	return calls
 }
 
-func (c *crew) give(calls chan func()) {
+func (c *crew) give(calls chan *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = append(c.idle, calls)
@@ -99,15 +99,15 @@ func (c *crew) look() {
 	c.timer.Reset(idleFor)
 }
 
-func work(calls <-chan func()) {
+func work(calls <-chan *attempt) {
 	exited := true
 	defer func() {
 		if exited { // by runtime.Goexit in a call
 			go work(calls)
 		}
 	}()
-	for f := range calls {
-		f()
+	for a := range calls {
+		a.run()
 	}
 	exited = false
 }
