@@ -325,3 +325,38 @@ func TestACompensationThatFailsForNowIsTriedAgain(t *testing.T) {
 		require.Equal(t, []string{"s1", "s2", "undo s2 known", "undo s1 known"}, p.seen())
 	})
 }
+
+// Whoever takes over from a holder that died in a compensation knows how often it was called: the calls that failed are
+// recorded before the next one, and the one at hand counts.
+func TestAttemptsOfACompensationWhoseHolderDied(t *testing.T) {
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		store := open()
+		var a *process[order, []string]
+		var attempts []int
+		c := failsAt(new(participant), 3)
+		c.beforeUndo = at("s2", func(_ context.Context, r *orderRun) error {
+			attempts = append(attempts, r.Attempt())
+			if len(attempts) == 3 {
+				a.net.Die()
+			}
+			if len(attempts) <= 3 {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		c.declare = func(_ int, s *steps.Step[order, voucher]) { s.CompensateRetry(steps.RetryPolicy{PerRun: 5}) }
+		a = newProcess(t, world, store, c.of(three))
+		_, err := a.o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrInterrupted)
+		s2 := recordOf(t, store, theKey, "chain").Steps[1]
+		require.Equal(t, 2, s2.UndoAttempts)
+		require.Equal(t, "busy", s2.UndoError.Message)
+
+		b := newProcess(t, world, store, c.of(three))
+		b.clk.Advance(2 * saga.DefaultLease)
+		_, err = b.o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrFailed)
+		require.Equal(t, []int{1, 2, 3, 4}, attempts)
+		require.Equal(t, 4, recordOf(t, store, theKey, "chain").Steps[1].UndoAttempts)
+	})
+}

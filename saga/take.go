@@ -201,6 +201,7 @@ func (h *holder) takeUpChange(run *runContext, ch *state.Change) error {
 	rec := h.rec
 	ch.NotBefore = time.Time{}
 	if rec.Status == state.StatusCompensating {
+		h.markUndo(ch)
 		return nil
 	}
 	view := rec.Steps
@@ -249,6 +250,17 @@ func (h *holder) mark(i int) *state.StepRecord {
 		return &s
 	}
 	return nil
+}
+
+// markUndo counts the call of the compensation that the last holder may have been at when it died.
+func (h *holder) markUndo(ch *state.Change) {
+	p := compensate.NewPlan(h.rec.Steps, h.p.means)
+	if h.rec.Owner == "" || len(p.Undo) == 0 {
+		return
+	}
+	s := h.rec.Steps[p.Undo[0]]
+	s.UndoAttempts++
+	ch.Steps = append(ch.Steps, state.StepChange{Index: p.Undo[0], StepRecord: s})
 }
 
 // firstStart is no later than the first call of the step at i.

@@ -81,7 +81,8 @@ type StepRecord struct {
 	Output json.RawMessage
 	// Error is how the last attempt failed; nil once the step is done.
 	Error *Failure
-	// UndoAttempts is how many calls of its compensation there were since it was last blocked.
+	// UndoAttempts is how many calls of its compensation there were since it was last blocked. After a crash it may be one too
+	// high.
 	UndoAttempts int
 	// UndoError is how the last of them failed; nil once the step is undone.
 	UndoError *Failure
