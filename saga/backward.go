@@ -87,7 +87,7 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 		if n >= policy.PerRun || !h.maySleep(u.run, class) || context.Cause(u.run) != nil {
 			return u.rest(w, class, err)
 		}
-		if err := h.noteUndo(u.run, w); err != nil {
+		if err := w.noteAttempt(u.run, h.write); err != nil {
 			return err
 		}
 		h.e.tellStep(u.run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.UndoAttempts, Wait: class.wait, Err: err})
@@ -95,15 +95,6 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 			return u.rest(w, class, err)
 		}
 	}
-}
-
-// noteUndo is noteAttempt on the way back.
-func (h *holder) noteUndo(run *runContext, w *stepWork) error {
-	err := h.write(run, func(ch *state.Change) { ch.Steps = []state.StepChange{w.change()} })
-	if errors.Is(err, state.ErrTooLarge) {
-		return nil
-	}
-	return err
 }
 
 // probe asks about an unknown step before it is undone. It happened: that is recorded first, so that the compensation

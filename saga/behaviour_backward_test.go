@@ -10,6 +10,7 @@ import (
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 	"github.com/tsuzuki-go/tsuzuki/saga"
+	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
@@ -359,4 +360,68 @@ func TestAttemptsOfACompensationWhoseHolderDied(t *testing.T) {
 		require.Equal(t, []int{1, 2, 3, 4}, attempts)
 		require.Equal(t, 4, recordOf(t, store, theKey, "chain").Steps[1].UndoAttempts)
 	})
+}
+
+// Each write around the calls of a compensation is made and not answered, not made at first, or the last one that its
+// process makes or fails to make; the answer to the take-over that follows a death is lost or not. No call has a number
+// that is too low, or more than one too high.
+func TestAttemptsOfACompensationWhateverBecomesOfAWrite(t *testing.T) {
+	const firstNote, undone = 5, 7 // behind Create, two steps and the turn: two calls that fail, and one that doesn't
+	takeOvers := map[string]sagatest.Fault{"answered": sagatest.Before(func() {}), "answer lost": sagatest.LoseAnswer()}
+	fates := map[string]struct {
+		dies, landed bool
+		fault        sagatest.Fault
+	}{
+		"answer lost":       {fault: sagatest.LoseAnswer()},
+		"not made at first": {fault: sagatest.Fail(sagatest.ErrNoAnswer)},
+		"dies before":       {dies: true},
+		"dies after":        {dies: true, landed: true},
+	}
+	for n := firstNote; n <= undone; n++ {
+		for fate, f := range fates {
+			for takeOver, first := range takeOvers {
+				t.Run(fmt.Sprintf("write %d %s, take-over %s", n, fate, takeOver), func(t *testing.T) {
+					eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+						var attempts []int
+						c := failsAt(new(participant), 3)
+						c.beforeUndo = at("s2", func(_ context.Context, r *orderRun) error {
+							if attempts = append(attempts, r.Attempt()); len(attempts) <= 2 {
+								return errors.New("busy")
+							}
+							return nil
+						})
+						c.declare = func(_ int, s *steps.Step[order, voucher]) { s.CompensateRetry(steps.RetryPolicy{PerRun: 5}) }
+						store := &mortal{Store: open(), landed: f.landed}
+						if f.dies {
+							store.dieAt = int64(n)
+						}
+						a := newProcess(t, world, store, c.of(three))
+						if !f.dies {
+							a.net.On(sagatest.Nth("Commit", n-1), f.fault)
+						}
+						_, err := a.o.Run(t.Context(), theKey, theOrder)
+						if f.dies {
+							sagaError(t, err, saga.ErrInterrupted)
+							b := newProcess(t, world, open(), c.of(three))
+							b.clk.Advance(2 * saga.DefaultLease)
+							b.net.On(sagatest.Nth("Commit", 1), first)
+							_, err = b.o.Run(t.Context(), theKey, theOrder)
+						}
+						sagaError(t, err, saga.ErrFailed)
+						require.GreaterOrEqual(t, len(attempts), 3)
+						for i, number := range attempts {
+							require.GreaterOrEqual(t, number, i+1, "%v", attempts)
+							require.LessOrEqual(t, number, i+2, "%v", attempts)
+						}
+						s2 := recordOf(t, open(), theKey, "chain").Steps[1]
+						require.Equal(t, state.StepCompensated, s2.Status)
+						require.Equal(t, attempts[len(attempts)-1], s2.UndoAttempts)
+						if !f.dies {
+							require.Equal(t, []int{1, 2, 3}, attempts)
+						}
+					})
+				})
+			}
+		}
+	}
 }

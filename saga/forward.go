@@ -78,7 +78,7 @@ func (h *holder) step(run *runContext, i int) error {
 		if n >= policy.PerRun || !h.maySleep(run, class) {
 			return h.interrupt(run, w, class, err)
 		}
-		if err := h.noteAttempt(run, w); err != nil || h.rec.Status != state.StatusInProgress {
+		if err := w.noteAttempt(run, h.forwardWrite); err != nil || h.rec.Status != state.StatusInProgress {
 			return err
 		}
 		h.e.tellStep(run, h.e.listener.StepRetried, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.Attempts, Wait: class.wait, Err: err})
@@ -88,10 +88,10 @@ func (h *holder) step(run *runContext, i int) error {
 	}
 }
 
-// noteAttempt records a failed attempt before the next one, so that whoever takes over has missed one at most. It is as
-// well when there is no room for it.
-func (h *holder) noteAttempt(run *runContext, w *stepWork) error {
-	err := h.forwardWrite(run, func(ch *state.Change) { ch.Steps = append(ch.Steps, w.change()) })
+// noteAttempt records a failed attempt before the next one, so that whoever takes over has missed one at most: by a forward
+// write or by one on the way back. It is as well when there is no room for it.
+func (w *stepWork) noteAttempt(run *runContext, write func(*runContext, func(*state.Change)) error) error {
+	err := write(run, func(ch *state.Change) { ch.Steps = append(ch.Steps, w.change()) })
 	if errors.Is(err, state.ErrTooLarge) {
 		return nil
 	}

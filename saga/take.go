@@ -254,8 +254,11 @@ func (h *holder) mark(i int) *state.StepRecord {
 
 // markUndo counts the call of the compensation that the last holder may have been at when it died.
 func (h *holder) markUndo(ch *state.Change) {
+	if h.rec.Owner == "" { // it was laid down
+		return
+	}
 	p := compensate.NewPlan(h.rec.Steps, h.p.means)
-	if h.rec.Owner == "" || len(p.Undo) == 0 {
+	if len(p.Undo) == 0 {
 		return
 	}
 	s := h.rec.Steps[p.Undo[0]]
