@@ -7,8 +7,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/floortest"
+	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/state/sqlite"
 )
+
+// BenchmarkSQLiteToFloor has runs on the embedded store and the hand-written program take turns.
+func BenchmarkSQLiteToFloor(b *testing.B) {
+	for _, ids := range floortest.Orders {
+		for _, concurrent := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("%s/%d", ids.Name, concurrent), func(b *testing.B) {
+				s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() { _ = s.Close() }()
+				o := benchOrchestrator(b, s)
+				floortest.Ratio(b, concurrent, ids.IDs, func(id string) error {
+					_, err := o.Run(b.Context(), saga.Key{Tenant: "tenant-a", ID: id}, benchInput{Order: id, Amount: 4200})
+					return err
+				})
+			})
+		}
+	}
+}
 
 // BenchmarkSQLite measures runs on the embedded store, so many at once.
 func BenchmarkSQLite(b *testing.B) {
