@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +36,52 @@ func BenchmarkStoreToFloor(b *testing.B) {
 	}
 }
 
+// BenchmarkWritesAfterLists tells how much more processor time a run takes when all readers have gone through more than
+// their share of the page cache holds, and nobody reads any more.
+func BenchmarkWritesAfterLists(b *testing.B) {
+	s := open(b)
+	from := 0
+	write := func(n int) float64 {
+		cpu := cpuTime()
+		floortest.Drive(b, 64, floortest.InOrder, from, n, func(id string) error { return storeRun(b, s, id) })
+		from += n
+		return float64(cpuTime() - cpu)
+	}
+	write(20_000)
+	var ratios []float64
+	b.ResetTimer()
+	for range b.N {
+		before := write(2000)
+		listAll(b, s, 15_000)
+		after := write(2000)
+		ratios = append(ratios, after/before)
+		listAll(b, s, 1)
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(100*ratios[b.N/2], "%-of-before")
+	b.ReportMetric(0, "ns/op") // of all that: says nothing
+}
+
+// listAll has each reader list so many runs.
+func listAll(b *testing.B, s *sqlite.Store, n int) {
+	b.Helper()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			q := state.Query{Limit: 500}
+			for seen := 0; seen < n; seen += q.Limit {
+				page, err := s.List(b.Context(), q)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				q.Cursor = page.Next
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func measure(b *testing.B, concurrent int, run func(id string) error) {
 	b.Helper()
 	b.ReportAllocs()
@@ -46,6 +94,12 @@ func measure(b *testing.B, concurrent int, run func(id string) error) {
 
 func openStore(b *testing.B) func(id string) error {
 	b.Helper()
+	s := open(b)
+	return func(id string) error { return storeRun(b, s, id) }
+}
+
+func open(b *testing.B) *sqlite.Store {
+	b.Helper()
 	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"))
 	if err != nil {
 		b.Fatal(err)
@@ -55,7 +109,7 @@ func openStore(b *testing.B) func(id string) error {
 			b.Error(err)
 		}
 	})
-	return func(id string) error { return storeRun(b, s, id) }
+	return s
 }
 
 var benchPlan = []string{"reserve_stock", "charge_card", "grant_points", "notify", "close"}

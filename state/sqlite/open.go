@@ -50,6 +50,10 @@ func assemble(c conn, path string, cfg config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	room, err := slack()
+	if err != nil {
+		return nil, errors.Join(err, rs.close())
+	}
 	q := newQueue()
 	w := &writer{
 		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
@@ -57,7 +61,7 @@ func assemble(c conn, path string, cfg config) (*Store, error) {
 	}
 	c.SetBusyTimeout(0)
 	return &Store{
-		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, writer: w, readers: rs, memory: newMemory(cfg.oblivious),
+		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, writer: w, readers: rs, slack: room, memory: newMemory(cfg.oblivious),
 		unreadable: cfg.unreadable,
 	}, nil
 }

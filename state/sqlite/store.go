@@ -19,6 +19,7 @@ type Store struct {
 	maxRecord int
 	writer    *writer
 	readers   *readers
+	slack     conn
 	memory    *memory
 	// unreadable is told of records that can't be read; nil: they are errors.
 	unreadable func(key string, err error)
@@ -41,7 +42,7 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.writer.drain()
 		// Readers first: the last to close a file tidies up behind it, which only one that writes can.
-		s.closed = errors.Join(s.readers.close(), s.writer.close())
+		s.closed = errors.Join(s.readers.close(), s.writer.close(), s.slack.Close())
 		if s.closed != nil {
 			s.closed = explain(s.path, "Close", s.closed)
 		}
