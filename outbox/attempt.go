@@ -47,7 +47,7 @@ func (o outcome) asError() error {
 }
 
 var (
-	errNoResult = errors.New("the publisher gave no result for the message")
+	errNoResult = errors.New("the publisher gave no result with the message's ID")
 	errNoReason = errors.New("the publisher gave no reason")
 )
 

@@ -17,7 +17,7 @@ type Batch struct {
 
 // Result says what became of one message.
 type Result struct {
-	// ID of the message.
+	// ID of the message, by which its result is found.
 	ID string
 	// Err is nil when the broker has accepted the message. An error that has a method RetryAfter() time.Duration (found
 	// through wrapping) says when to try again; [ErrHeldBack] says that the message itself was not tried.
@@ -49,7 +49,7 @@ type Source interface {
 
 // Publisher gives messages to a broker. Publish may be called concurrently; the messages of one call are in order, and
 // where the broker has an order, it must be kept: when a message fails, its successors with the same ordering key are not
-// sent. It returns a result per message, or an error that speaks of the broker as a whole (no connection, throttled,
+// sent. It returns a result per message, in any order and with the message's ID, or an error that speaks of the broker as a whole (no connection, throttled,
 // down), in which case any of the messages may have been sent. With such an error it may return the results that are
 // certain all the same.
 //

@@ -205,10 +205,11 @@ func TestNoStepStartsThatTheCallersTimeCannotFit(t *testing.T) {
 		left    time.Duration // of the caller's time
 		timeout time.Duration // of s2
 		want    []string
+		why     string
 	}{
-		"less than the margin is left": {300 * time.Millisecond, 0, nil},
-		"less than the timeout of s2":  {time.Minute, time.Hour, []string{"s1"}},
-		"enough for both":              {time.Hour + time.Minute, time.Hour, []string{"s1", "s2", "s3"}},
+		"less than the margin is left": {300 * time.Millisecond, 0, nil, "no call starts in its last 500ms"},
+		"less than the timeout of s2":  {time.Minute, time.Hour, []string{"s1"}, "its Timeout is 1h0m0s"},
+		"enough for both":              {time.Hour + time.Minute, time.Hour, []string{"s1", "s2", "s3"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, open func() state.Store) {
@@ -229,6 +230,7 @@ func TestNoStepStartsThatTheCallersTimeCannotFit(t *testing.T) {
 				}
 				sagaError(t, err, saga.ErrInterrupted)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, tc.why)
 				require.Equal(t, state.StatusInterrupted, rec.Status)
 				require.Equal(t, len(tc.want), rec.Next())
 				require.False(t, rec.Steps[rec.Next()].Unknown, "it was never started")

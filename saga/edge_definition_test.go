@@ -292,3 +292,12 @@ func TestAStoreThatIsNilIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "the store is nil", name)
 	}
 }
+
+func TestAllWrongOptionsAreNamed(t *testing.T) {
+	_, err := saga.New(saga.Once("one", func(context.Context, *steps.Run[int]) (int, error) { return 0, nil }), memory.New(),
+		saga.WithLease(-1), saga.WithMargin(-1), saga.WithRecoverers(0))
+	require.ErrorIs(t, err, saga.ErrInvalidDefinition)
+	for _, name := range []string{"WithLease", "WithMargin", "WithRecoverers"} {
+		require.ErrorContains(t, err, name)
+	}
+}

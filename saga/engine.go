@@ -46,13 +46,14 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 		return nil, fmt.Errorf("saga: %w: %q: the store is nil", ErrInvalidDefinition, p.name)
 	}
 	c := config{log: zap.NewNop(), lease: DefaultLease, margin: DefaultMargin, clk: clock.System(), recoverers: DefaultRecoverers}
+	var wrong []error
 	for _, o := range opts {
-		if o == nil {
-			continue
+		if o != nil {
+			wrong = append(wrong, o.apply(&c))
 		}
-		if err := o.apply(&c); err != nil {
-			return nil, fmt.Errorf("saga: %w: %q: %w", ErrInvalidDefinition, p.name, err)
-		}
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, fmt.Errorf("saga: %w: %q: %w", ErrInvalidDefinition, p.name, err)
 	}
 	retry := drive.Policy{Initial: c.retry.Initial, Max: c.retry.Max, Multiplier: c.retry.Multiplier, Jitter: c.retry.Jitter, PerRun: c.retry.PerRun}
 	return &engine{
@@ -155,7 +156,7 @@ func (e *engine) verdict(key Key, rec *state.Record, live error) (json.RawMessag
 	case state.StatusReversed:
 		return nil, e.failed(ErrReversed, key, rec.Failure, live)
 	case state.StatusBlocked:
-		return nil, e.failed(ErrBlocked, key, blockedBy(rec), live)
+		return nil, e.failed(ErrBlocked, key, rec.BlockedBy(), live)
 	}
 	return nil, &Error{Kind: ErrInterrupted, Key: key, Step: rec.CurrentStep, RetryAfter: max(0, rec.NotBefore.Sub(e.now())), Err: live}
 }
@@ -166,22 +167,6 @@ func (e *engine) failed(kind error, key Key, f *state.Failure, live error) *Erro
 		out.Step, out.Code, out.NotUndone = f.Step, f.Code, f.NotUndone
 	}
 	return out
-}
-
-// blockedBy is what blocks a run: going backwards the failure of the compensation at hand, going forward the run's own.
-func blockedBy(rec *state.Record) *state.Failure {
-	if rec.EndsAs == "" {
-		return rec.Failure
-	}
-	s, ok := rec.Step(rec.CurrentStep)
-	if !ok || s.UndoError == nil {
-		return rec.Failure
-	}
-	f := *s.UndoError
-	if rec.Failure != nil {
-		f.NotUndone = rec.Failure.NotUndone
-	}
-	return &f
 }
 
 // run is one call: create or take up the run, drive it, and tell what came of it. in is nil for a Resume.

@@ -25,7 +25,7 @@ func TestAnErrorSaysWhatWhereAndWhatToDo(t *testing.T) {
 			Kind: saga.ErrInterrupted, Key: key, Step: "a", RetryAfter: time.Second, Err: errors.New("down")},
 		"saga: run t#op#1, step b: failed (declined): no; not undone: a, b": {
 			Kind: saga.ErrFailed, Key: key, Step: "b", Code: "declined", NotUndone: []string{"a", "b"}, Err: errors.New("no")},
-		"saga: run t#op#1: in progress elsewhere; come back later after 2s": {Kind: saga.ErrInProgress, Key: key, RetryAfter: 2 * time.Second},
+		"saga: run t#op#1: in progress elsewhere; call again with the same key after 2s": {Kind: saga.ErrInProgress, Key: key, RetryAfter: 2 * time.Second},
 	} {
 		assert.EqualError(t, err, want)
 	}

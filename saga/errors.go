@@ -52,8 +52,6 @@ const (
 	CodeDeadline = "deadline_exceeded"
 	// CodeReversed: undone on purpose after completion.
 	CodeReversed = "reversed"
-	// CodeForced: undone by an operator's ForceCompensate.
-	CodeForced = "force_compensated"
 	// CodeMaxAttempts: the last attempt that MaxAttempts allows has failed.
 	CodeMaxAttempts = "max_attempts"
 	// CodeUnresolved: nobody knows whether an at-most-once step happened.
@@ -108,8 +106,8 @@ func (e *Error) Error() string {
 	if todo := advice(e.Kind); todo != "" {
 		b.WriteString("; ")
 		b.WriteString(todo)
-		if e.RetryAfter > 0 {
-			fmt.Fprintf(&b, " after %v", e.RetryAfter.Round(time.Millisecond))
+		if after := e.RetryAfter.Round(time.Millisecond); after > 0 {
+			fmt.Fprintf(&b, " after %v", after)
 		}
 	}
 	return b.String()
@@ -126,9 +124,7 @@ func (e *Error) Unwrap() []error {
 
 func advice(kind error) string {
 	switch kind {
-	case ErrInProgress, ErrLeaseLost:
-		return "come back later"
-	case ErrInterrupted:
+	case ErrInProgress, ErrLeaseLost, ErrInterrupted:
 		return "call again with the same key"
 	case ErrBlocked:
 		return "an operator is needed"

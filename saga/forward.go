@@ -181,11 +181,26 @@ func (h *holder) tooLate(run *runContext, timeout time.Duration) error {
 		return nil
 	}
 	left := time.Until(run.deadline)
-	if left >= max(h.e.margin, timeout) {
-		return nil
+	switch {
+	case left < timeout && timeout > h.e.margin:
+		return &tooLittleTime{left, fmt.Sprintf("its Timeout is %v", timeout)}
+	case left < h.e.margin:
+		return &tooLittleTime{left, fmt.Sprintf("no call starts in its last %v", h.e.margin)}
 	}
-	return fmt.Errorf("%v are left of the caller's time, too little for another call: %w", left.Round(time.Millisecond), context.DeadlineExceeded)
+	return nil
 }
+
+// tooLittleTime is an end of the caller's time that is near. It counts as [context.DeadlineExceeded].
+type tooLittleTime struct {
+	left time.Duration
+	why  string
+}
+
+func (e *tooLittleTime) Error() string {
+	return fmt.Sprintf("%v are left of the caller's time, and %s: give the call more time", max(0, e.left).Round(time.Millisecond), e.why)
+}
+
+func (e *tooLittleTime) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // attempt makes one call. over means that its outcome is recorded, or can't be; otherwise err is transient, and the
 // step's entry says unknown.

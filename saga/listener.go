@@ -11,7 +11,7 @@ import (
 
 // RunInfo says how a call of Run went.
 type RunInfo struct {
-	// Replayed: nothing was run; the stored result or failure was returned.
+	// Replayed: nothing was run; the stored result or failure was returned, or what blocks the run.
 	Replayed bool
 	// Resumed: the run had been taken up before.
 	Resumed bool

@@ -195,7 +195,7 @@ func (o *Operator) ForceCompensate(ctx context.Context, key Key, note string) er
 		}
 		ch.Status, ch.EndsAs = state.StatusCompensating, state.StatusFailed
 		if ch.Failure == nil {
-			ch.Failure = &state.Failure{Step: rec.CurrentStep, Code: CodeForced, Message: state.Cut("forced back: " + note), At: ch.UpdatedAt}
+			ch.Failure = &state.Failure{Step: rec.CurrentStep, Message: state.Cut("forced back: " + note), At: ch.UpdatedAt}
 		}
 		return nil
 	})

@@ -164,6 +164,23 @@ func (r *Record) Done(name string) bool {
 	return ok && s.Status == StepDone
 }
 
+// BlockedBy is what blocks the run: going backwards, how the compensation at hand failed, and otherwise the run's own failure.
+// Nil when it is not blocked.
+func (r *Record) BlockedBy() *Failure {
+	if r.Status != StatusBlocked {
+		return nil
+	}
+	s, _ := r.Step(r.CurrentStep)
+	if r.EndsAs == "" || s.UndoError == nil {
+		return r.Failure
+	}
+	f := *s.UndoError
+	if r.Failure != nil {
+		f.NotUndone = r.Failure.NotUndone
+	}
+	return &f
+}
+
 // PartialSuccess tells whether the run has not ended and at least one step is DONE.
 func (r *Record) PartialSuccess() bool {
 	return !r.Status.Ended() && slices.ContainsFunc(r.Steps, func(s StepRecord) bool { return s.Status == StepDone })

@@ -39,6 +39,24 @@ func TestStepsOfARecord(t *testing.T) {
 	assert.Zero(t, (&state.Record{}).Next())
 }
 
+func TestBlockedBy(t *testing.T) {
+	t.Parallel()
+	own, undo := &state.Failure{Step: "b", Code: "declined", NotUndone: []string{"c"}}, &state.Failure{Step: "a", Code: "too_late", Message: "over"}
+	rec := &state.Record{Status: state.StatusBlocked, CurrentStep: "a", Failure: own, Steps: []state.StepRecord{{Name: "a", UndoError: undo}, {Name: "b"}}}
+	assert.Same(t, own, rec.BlockedBy(), "it goes forward")
+	rec.EndsAs = state.StatusFailed
+	assert.Equal(t, &state.Failure{Step: "a", Code: "too_late", Message: "over", NotUndone: []string{"c"}}, rec.BlockedBy())
+	assert.Nil(t, undo.NotUndone, "the record is as it was")
+	rec.CurrentStep = "b"
+	assert.Same(t, own, rec.BlockedBy(), "its compensation did not fail")
+	rec.CurrentStep = "gone"
+	assert.Same(t, own, rec.BlockedBy())
+	rec.CurrentStep, rec.Failure = "a", nil
+	assert.Equal(t, undo, rec.BlockedBy())
+	rec.Status = state.StatusCompensating
+	assert.Nil(t, rec.BlockedBy())
+}
+
 func TestMayHaveHappened(t *testing.T) {
 	t.Parallel()
 	for _, unknown := range []bool{false, true} {

@@ -117,8 +117,12 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	o.walk = true
-	f.Visit(func(set *flag.Flag) { o.walk = o.walk && slices.Contains(places, set.Name) })
-	wrong := o.wrong(f.Args())
+	given := map[string]bool{}
+	f.Visit(func(set *flag.Flag) {
+		given[set.Name] = true
+		o.walk = o.walk && slices.Contains(places, set.Name)
+	})
+	wrong := o.wrong(given, f.Args())
 	if wrong != nil {
 		fmt.Fprintf(os.Stderr, "payment: %v\n\n%s", wrong, usage)
 	}
@@ -145,10 +149,12 @@ func (o options) placeFlags() (flags []string) {
 	return flags
 }
 
-func (o options) wrong(rest []string) error {
+func (o options) wrong(given map[string]bool, rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q", rest[0])
+	case o.http != "" && given["key"]:
+		return errors.New("--http takes the orders' numbers from its requests, so there is no --key")
 	case o.crashAfter != "" && !slices.Contains(checkout.Steps(), o.crashAfter):
 		return fmt.Errorf("--crash-after %s: there is no such step", o.crashAfter)
 	case o.store != onSQLite && o.store != onDynamoDB:

@@ -218,6 +218,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	f := newFolder(t)
 	for says, args := range map[string][]string{
 		"there is no such step":                     {"--crash-after", "refund"},
+		"so there is no --key":                      {"--http", "127.0.0.1:0", "--key", "order-001"},
 		"not defined":                               {"--nonsense"},
 		`unexpected argument "now"`:                 {"--decline", "now"},
 		"are for the provider that this process st": {"--provider", "http://127.0.0.1:1", "--timeout"},

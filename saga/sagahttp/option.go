@@ -20,7 +20,8 @@ const (
 )
 
 // Option is an option of [Handler] and [StatusHandler]. Only this package makes them. An option that can't work makes a
-// handler that answers every request with 500; what is wrong is logged, at once and with every request.
+// handler that answers every request with 500; what is wrong is logged, at once and with every request, if [WithLogger] is
+// given.
 type Option interface{ apply(*config) error }
 
 type option func(*config) error

@@ -121,6 +121,15 @@ func (c *config) internal(err error, fields ...zap.Field) *answer {
 	return c.problemAnswer(p)
 }
 
+// misconfigured is the answer of a handler whose options can't work. It doesn't tell the client how, since that is of the
+// server's inside, but whoever sets the handler up should not be left without a hint.
+func (c *config) misconfigured() *answer {
+	p := c.problem(kindInternal, randomURN())
+	p.Detail = "The handler is set up wrongly; what it logs says how (WithLogger)."
+	c.logAnswer(p, "", c.broken)
+	return c.problemAnswer(p)
+}
+
 // failedRun is the answer to a run that has not completed, from its error alone.
 func (c *config) failedRun(key saga.Key, err error) *answer {
 	k := kindOf(err)

@@ -361,6 +361,7 @@ func TestMistakesInTheOptions(t *testing.T) {
 		got := serve(t, h).post(t, theKey, theOrder)
 		assert.Equal(t, http.StatusInternalServerError, got.status, name)
 		assert.Equal(t, "internal", got.slug(t), name)
+		assert.Contains(t, got.body, "WithLogger", "a hint for whoever has given no logger")
 	}
 	for name, h := range map[string]http.Handler{
 		"no runner":           sagahttp.Handler[order, receipt](nil, usual),

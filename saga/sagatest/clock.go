@@ -15,6 +15,9 @@ import (
 //	store := memory.New(memory.WithClock(&clk))
 //	checkout, err := saga.New(definition, store, saga.WithClock(&clk))
 //
+// A wait before a retry, or before a write whose answer was lost is sent again, lasts until another goroutine of the test
+// advances the clock. Where none does, say [Clock.AutoAdvance].
+//
 // The deadline of a caller's context stays on the machine's clock, where context keeps it.
 type Clock struct{ fake }
 

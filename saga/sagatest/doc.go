@@ -1,5 +1,7 @@
-// Package sagatest is for the tests of those who write sagas: of one step by itself ([NewRun], [Do], [Undo]), on a clock
-// that stands still until the test moves it ([Clock]), and on a store that fails as it is told ([FaultyStore]).
+// Package sagatest is for the tests of those who write sagas. [Crash] takes a whole saga through a crash at every point, with
+// a [Recorder] in place of the systems that it calls. [Golden] fails when a change of the declaration would strand runs in
+// flight. And there are parts for tests of your own: of one step by itself ([NewRun], [Do], [Undo]), on a clock that stands
+// still until the test moves it ([Clock]), and on a store that fails as it is told ([FaultyStore]).
 //
 //	func TestACardIsCharged(t *testing.T) {
 //		r := sagatest.NewRun(t, saga.Key{ID: "order-001"}, charge, Order{Amount: 1200},

@@ -31,7 +31,8 @@
 //
 // # Files
 //
-// Beside runs.db stand runs.db-wal and runs.db-shm, which belong to the database and go when the last process closes it,
+// The file is made with the permissions that the process's umask leaves of 0644, and inputs and results stand in it as they
+// are: keep it in a folder that only its programs may look into. Beside runs.db stand runs.db-wal and runs.db-shm, which belong to the database and go when the last process closes it,
 // and runs.db.turn, which is empty and stays. Copy the file only while nobody has it open; at other times let the sqlite3
 // shell's .backup or VACUUM INTO make the copy. Don't open the file by other means in a process that has a store on it (not
 // even to read it): on Unix, closing it would drop SQLite's locks. Don't move, replace or delete any of the files while a
@@ -45,15 +46,15 @@
 // Four views show what is in the file, with any SQL tool and while processes are at work on it. Payloads are JSON text, times
 // are in UTC:
 //
-//	runs          a row per run: idempotency_key, operation, status, current_step, ends_as, failure_message, input,
-//	              response_data, owner, revision, in_progress_expiration, created_at, expiration, ...
+//	runs          a row per run: idempotency_key, operation, status, current_step, ends_as, failure_message,
+//	              blocked_step, blocked_message, input, response_data, owner, revision, in_progress_expiration, created_at, expiration, ...
 //	run_steps     a row per step: idempotency_key, position, step, status, attempts, unknown, output, error_message, ...
 //	run_messages  a row per unsent message: idempotency_key, position, id, topic, body, parked, claimed_until, ...
 //	run_audit     a row per intervention: idempotency_key, position, at, actor, verb, step, note
 //
 // So what needs a person, and how far each run got:
 //
-//	SELECT idempotency_key, failed_step, failure_message FROM runs WHERE status = 'BLOCKED';
+//	SELECT idempotency_key, blocked_step, blocked_message FROM runs WHERE status = 'BLOCKED';
 //	SELECT step, status, attempts, output FROM run_steps WHERE idempotency_key = 'tenant-a#create_order#order-001';
 //
 // Only read: what is written past the library isn't fenced. The tables below the views (run_record, run_about, run_outbox,

@@ -7,7 +7,7 @@ const applicationID = 0x54535A4B
 type migration string
 
 // migrations[i] leads from version i to version i+1; version 0 is an empty file. An entry that has been released never
-// changes. Views are made anew after the last one, so they are not a part of them.
+// changes. Views are not a part of them: see upgrade.
 var migrations = []migration{schema1}
 
 // schema1 is the layout; docs/decisions/0004-sqlite-layout.md says why it is like that.
@@ -82,8 +82,16 @@ DROP VIEW IF EXISTS run_audit;
 // views are for people and their tools; the package's documentation describes them.
 const views = `
 CREATE VIEW runs AS
+WITH blocked AS (
+  SELECT r.id, coalesce(
+    CASE WHEN r.head->>'$[5].ends_as' IS NOT NULL THEN (
+      SELECT s.value->'$[5].undo_error' FROM json_each(a.plan) p JOIN json_each('[' || substr(r.steps, 2) || ']') s ON s.value->>'$[0]' = p.key
+      WHERE p.value = r.head->>'$[2]' ORDER BY s.key DESC LIMIT 1) END,
+    r.head->'$[5].failure') AS failure
+  FROM run_record r JOIN run_about a USING (id) WHERE r.status = 'BLOCKED')
 SELECT r.idempotency_key, a.operation, r.status, nullif(r.head->>'$[2]', '') AS current_step, r.head->>'$[5].ends_as' AS ends_as,
   r.head->>'$[5].failure.step' AS failed_step, r.head->>'$[5].failure.code' AS failure_code, r.head->>'$[5].failure.message' AS failure_message,
+  b.failure->>'$.step' AS blocked_step, b.failure->>'$.code' AS blocked_code, b.failure->>'$.message' AS blocked_message,
   a.version, r.head->>'$[1]' AS run, nullif(r.owner, '') AS owner, r.head->>'$[0]' AS write_id, r.revision,
   strftime('%Y-%m-%dT%H:%M:%fZ', r.head->>'$[3]' / 1000.0, 'unixepoch') AS in_progress_expiration,
   strftime('%Y-%m-%dT%H:%M:%fZ', r.head->>'$[5].not_before' / 1000.0, 'unixepoch') AS not_before,
@@ -94,7 +102,7 @@ SELECT r.idempotency_key, a.operation, r.status, nullif(r.head->>'$[2]', '') AS 
   coalesce(a.input, (SELECT data FROM run_payload p WHERE p.id = r.id AND part = 'input')) AS input,
   coalesce(r.response_data, (SELECT data FROM run_payload p WHERE p.id = r.id AND part = 'response')) AS response_data,
   r.head->'$[5].failure' AS failure, a.record_version
-FROM run_record r JOIN run_about a USING (id);
+FROM run_record r JOIN run_about a USING (id) LEFT JOIN blocked b USING (id);
 
 CREATE VIEW run_steps AS
 SELECT r.idempotency_key, p.key + 1 AS position, coalesce(s.value->>'$[5].name', p.value) AS step,
@@ -103,7 +111,8 @@ SELECT r.idempotency_key, p.key + 1 AS position, coalesce(s.value->>'$[5].name',
   coalesce(s.value->'$[6]', s.value->>'$[5].output_text',
     CASE WHEN s.value->>'$[5].output_size' IS NOT NULL THEN (SELECT data FROM run_payload d WHERE d.id = r.id AND part = 'step/' || p.key) END) AS output,
   s.value->>'$[5].error.code' AS error_code, s.value->>'$[5].error.message' AS error_message,
-  coalesce(s.value->>'$[5].undo_attempts', 0) AS undo_attempts, s.value->>'$[5].undo_error.message' AS undo_error_message,
+  coalesce(s.value->>'$[5].undo_attempts', 0) AS undo_attempts, s.value->>'$[5].undo_error.code' AS undo_error_code,
+  s.value->>'$[5].undo_error.message' AS undo_error_message,
   strftime('%Y-%m-%dT%H:%M:%fZ', s.value->>'$[3]' / 1000.0, 'unixepoch') AS started_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', (coalesce(s.value->>'$[3]', 0) + s.value->>'$[4]') / 1000.0, 'unixepoch') AS ended_at
 FROM run_record r JOIN run_about a USING (id) JOIN json_each(a.plan) p

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // ErrForeignFile is the class of Open's error for a SQLite file of another program.
@@ -46,7 +47,8 @@ func version(c conn, newest int) (int, error) {
 }
 
 // upgrade leads the file to the newest version in one transaction: an upgrade that fails, or whose process dies, leaves
-// the file as it was. The version is read again inside, since another process may be about the same.
+// the file as it was. The version is read again inside, since another process may be about the same. Views hold no data,
+// so they are made anew whenever they aren't those of this version of the library, whichever version is older.
 func upgrade(c conn, m []migration) (err error) {
 	if err := c.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
@@ -60,7 +62,11 @@ func upgrade(c conn, m []migration) (err error) {
 	if err != nil {
 		return err
 	}
-	if v == len(m) {
+	shown, err := c.word(`SELECT group_concat(sql, char(59, 10, 10) ORDER BY rowid) FROM sqlite_schema WHERE type = 'view'`)
+	if err != nil {
+		return err
+	}
+	if v == len(m) && shown+";" == strings.TrimSpace(views) {
 		return c.exec(`ROLLBACK`)
 	}
 	if err := c.script(dropViews); err != nil {

@@ -50,6 +50,58 @@ func TestViews(t *testing.T) {
 	require.Equal(t, [][]string{{"COMPENSATING", "1"}}, query(t, c, `SELECT status, count(*) FROM runs GROUP BY status`))
 }
 
+// TestViewsSayWhatBlocksARun: the same as BlockedBy.
+func TestViewsSayWhatBlocksARun(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	own := &state.Failure{Step: "second", Code: "declined", Message: "no", At: at()}
+	for id, edit := range map[string]func(*state.Record){
+		"forward": func(rec *state.Record) { rec.CurrentStep = "second" },
+		"back": func(rec *state.Record) {
+			rec.EndsAs, rec.CurrentStep = state.StatusFailed, "first"
+			rec.Steps[0] = state.StepRecord{Name: "first", Status: state.StepCompensating, UndoAttempts: 1, UndoError: &state.Failure{Step: "first", Code: "too_late", Message: "over", At: at()}}
+		},
+		"back, by another": func(rec *state.Record) { rec.EndsAs, rec.CurrentStep = state.StatusFailed, "first" },
+		"not blocked":      func(rec *state.Record) { rec.Status, rec.EndsAs = state.StatusFailed, state.StatusFailed },
+	} {
+		rec := sample(id)
+		rec.Status, rec.Failure, rec.Owner, rec.LeaseUntil = state.StatusBlocked, own, "", time.Time{}
+		edit(rec)
+		rec = create(t, s, rec)
+		want := []string{"NULL", "NULL", "NULL"}
+		if by := rec.BlockedBy(); by != nil {
+			want = []string{by.Step, by.Code, by.Message}
+		}
+		c := tool(t, s.path, zombiezen.OpenReadOnly)
+		require.Equal(t, [][]string{want}, query(t, c, `SELECT blocked_step, blocked_code, blocked_message FROM runs WHERE idempotency_key = ?`, rec.Key), id)
+		if id == "back" {
+			require.Equal(t, [][]string{{"too_late", "over"}}, query(t, c, `SELECT undo_error_code, undo_error_message FROM run_steps WHERE idempotency_key = ? AND position = 1`, rec.Key))
+		}
+	}
+}
+
+// TestViewsOfAnotherVersionAreMadeAnew: those that are as they should be stay, so that no open statement is prepared again.
+func TestViewsOfAnotherVersionAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	shown := func() (text, version string) {
+		c := tool(t, s.path)
+		return query(t, c, `SELECT group_concat(sql, ';' ORDER BY name) FROM sqlite_schema WHERE type = 'view'`)[0][0], query(t, c, `PRAGMA schema_version`)[0][0]
+	}
+	right, before := shown()
+	open(t, s.path)
+	_, again := shown()
+	require.Equal(t, before, again)
+
+	c := tool(t, s.path)
+	query(t, c, `DROP VIEW run_audit`)
+	query(t, c, `DROP VIEW runs`)
+	query(t, c, `CREATE VIEW runs AS SELECT idempotency_key FROM run_record`)
+	open(t, s.path)
+	repaired, _ := shown()
+	require.Equal(t, right, repaired)
+}
+
 // TestListsGoByTheIndex: runs that are open or have failed are found without looking at those that are completed.
 func TestListsGoByTheIndex(t *testing.T) {
 	t.Parallel()
