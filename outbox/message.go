@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/tame"
 )
 
 // Limits of what one attempt at a step may emit.
@@ -99,7 +101,7 @@ func (m Message) Encode() (Message, error) {
 		m.Body = append([]byte{}, b...)
 		m.ContentType = or(m.ContentType, "application/octet-stream")
 	default:
-		enc, err := json.Marshal(m.Body)
+		enc, err := encodeBody(m.Body)
 		if err != nil {
 			return Message{}, fmt.Errorf("%w: topic %q: the body (%T) can't be encoded as JSON: %w", ErrInvalidMessage, m.Topic, m.Body, err)
 		}
@@ -107,6 +109,17 @@ func (m Message) Encode() (Message, error) {
 		m.ContentType = or(m.ContentType, "application/json")
 	}
 	return m, nil
+}
+
+// encodeBody is json.Marshal, but that the methods of v, and of their error, may panic.
+func encodeBody(v any) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b, err = nil, fmt.Errorf("panic in a JSON method: %v", p)
+		}
+	}()
+	b, err = json.Marshal(v)
+	return b, tame.Error(err)
 }
 
 func or(s, otherwise string) string {

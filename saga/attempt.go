@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,8 +26,9 @@ var errGoexit = errors.New("the function called runtime.Goexit")
 
 // panicError is a panic of a user's function.
 type panicError struct {
-	value any
-	stack []byte
+	value  any
+	stack  []byte
+	logged atomic.Bool
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
@@ -36,25 +40,29 @@ type userFunc func(context.Context, *drive.Call) drive.Result
 func (h *holder) call(ctx context.Context, run *runContext, s *drive.Step, c *drive.Call, f userFunc) (drive.Result, error) {
 	ctx, cancel := h.bounded(ctx, run, s.Timeout)
 	defer cancel()
-	r, err := h.await(ctx, run, c, f)
+	r, err := h.await(ctx, run, c, f, 0)
 	return h.looked(c, r), err
 }
 
 // await calls a user's function in a goroutine of its own, so that it can be waited for no longer than is good for the
-// run, and so that it may end its goroutine. err is errAbandoned when no answer came.
-func (h *holder) await(ctx context.Context, run *runContext, c *drive.Call, f userFunc) (drive.Result, error) {
+// run, and so that it may end its goroutine. err is errAbandoned when no answer came. A function that is quick has the grace
+// for its answer even when it is called with no time left.
+func (h *holder) await(ctx context.Context, run *runContext, c *drive.Call, f userFunc, grace time.Duration) (drive.Result, error) {
 	a := h.worker.attempt()
 	a.h, a.f = h, func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }
 	h.worker.do(a)
 	select {
 	case r := <-a.answer:
+		h.worker.answered()
 		return r, nil
 	case <-ctx.Done():
 	}
-	if r, ok := h.late(ctx, run, a); ok {
+	if r, ok := h.late(ctx, run, a, grace); ok {
+		h.worker.answered()
 		return r, nil
 	}
 	if r, answered := a.abandon(); answered {
+		h.worker.answered()
 		return r, nil
 	}
 	h.worker.leave()
@@ -77,15 +85,18 @@ func (h *holder) bounded(ctx context.Context, run *runContext, timeout time.Dura
 
 // callsEnd is when the caller's time for calls is over, if it has a deadline.
 func (h *holder) callsEnd(run *runContext) time.Time {
-	return run.deadline.Add(-h.e.margin - min(h.e.margin/5, 100*time.Millisecond))
+	return run.deadline.Add(-h.e.margin - h.e.grace())
 }
+
+// grace is the time between the end of a function's context and the margin: for its answer.
+func (e *engine) grace() time.Duration { return min(e.margin/5, 100*time.Millisecond) }
 
 // late waits for a function that goes on after its context has ended: one more lease, which is renewed meanwhile, and at
 // most to the caller's deadline less the margin. A holder that has lost the run doesn't wait long: nothing it hears can
-// be recorded.
-func (h *holder) late(ctx context.Context, run *runContext, a *attempt) (drive.Result, bool) {
+// be recorded. It has the grace in any case.
+func (h *holder) late(ctx context.Context, run *runContext, a *attempt, grace time.Duration) (drive.Result, bool) {
 	wait := h.lease
-	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) || errors.Is(cause, errLeaseOver) {
+	if cause := causeOf(ctx); errors.Is(cause, ErrLeaseLost) || errors.Is(cause, errLeaseOver) {
 		wait = min(wait, time.Second)
 	}
 	enough := make(chan struct{})
@@ -93,7 +104,7 @@ func (h *holder) late(ctx context.Context, run *runContext, a *attempt) (drive.R
 	defer t.Stop()
 	var out <-chan time.Time
 	if !run.deadline.IsZero() {
-		real := time.NewTimer(max(0, time.Until(run.deadline)-h.e.margin))
+		real := time.NewTimer(max(grace, time.Until(run.deadline)-h.e.margin))
 		defer real.Stop()
 		out = real.C
 	}
@@ -113,20 +124,30 @@ func (h *holder) looked(c *drive.Call, r drive.Result) drive.Result {
 		r.Err = sound(r.Err)
 		return r
 	}
-	h.e.log.Error("step_panic", zap.String("key", h.runKey), zap.String("step", c.Step), zap.String("phase", string(c.Phase)), zap.ByteString("stack", p.stack))
+	h.e.logPanic(h.runKey, c, p)
 	if missing, ok := p.value.(*drive.NoOutput); ok {
 		r.Err = steps.Permanent(missing)
 	}
 	return r
 }
 
+// logPanic logs the stack of a panic, once.
+func (e *engine) logPanic(runKey string, c *drive.Call, p *panicError) {
+	if p.logged.CompareAndSwap(false, true) {
+		e.log.Error("step_panic", zap.String("key", runKey), zap.String("step", c.Step), zap.String("phase", string(c.Phase)), zap.ByteString("stack", p.stack))
+	}
+}
+
 // quick calls a function of the user's that is no step's: a When, or the result function.
 func (h *holder) quick(run *runContext, c *drive.Call, f userFunc) (drive.Result, error) {
 	ctx, cancel := h.bounded(run, run, 0)
 	defer cancel()
-	r, err := h.await(ctx, run, c, f)
+	r, err := h.await(ctx, run, c, f, h.e.grace())
 	if _, bad := c.Close(); bad != nil && r.Err == nil {
 		r.Err = bad
+	}
+	if p, ok := r.Err.(*panicError); ok {
+		h.e.logPanic(h.runKey, c, p)
 	}
 	r.Err = sound(r.Err)
 	return r, err
@@ -166,8 +187,7 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f user
 		case again:
 			return errors.New("an interceptor called next a second time")
 		}
-		got := f(ctx, c)
-		got.Err = sound(got.Err)
+		got := e.caught(ctx, c, f)
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {
@@ -182,6 +202,46 @@ func (e *engine) intercepted(ctx context.Context, key Key, c *drive.Call, f user
 		r = drive.Result{Err: err, NotCalled: r.NotCalled}
 	}
 	return r
+}
+
+// caught calls f for an interceptor. A panic goes through the interceptor, if it is on its goroutine, and up to the attempt; on
+// any other one it would end the process, so there it becomes an error.
+func (e *engine) caught(ctx context.Context, c *drive.Call, f userFunc) (r drive.Result) {
+	returned := false
+	defer func() {
+		if returned || !elsewhere() {
+			return
+		}
+		if v := recover(); v != nil {
+			p := &panicError{value: v, stack: debug.Stack()}
+			e.logPanic(c.RunKey, c, p)
+			r = drive.Result{Err: p}
+		}
+	}()
+	r = f(ctx, c)
+	r.Err = sound(r.Err)
+	returned = true
+	return r
+}
+
+// elsewhere tells whether this is another goroutine than the one on which intercepted calls the interceptor.
+func elsewhere() bool {
+	var pcs [64]uintptr
+	for skip := 0; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		if n == 0 {
+			return true
+		}
+		for frames := runtime.CallersFrames(pcs[:n]); ; {
+			frame, more := frames.Next()
+			if strings.HasSuffix(frame.Function, "/saga.(*engine).intercepted") {
+				return false
+			}
+			if !more {
+				break
+			}
+		}
+	}
 }
 
 // attempt is a call under way. When nobody waits for it any more, the engine remembers it until it ends.
@@ -199,7 +259,7 @@ func (a *attempt) run() {
 	r := drive.Result{Err: errGoexit}
 	defer func() {
 		if p := recover(); p != nil {
-			r = drive.Result{Err: &panicError{p, debug.Stack()}}
+			r = drive.Result{Err: &panicError{value: p, stack: debug.Stack()}}
 		}
 		a.finish(r)
 	}()

@@ -37,7 +37,7 @@ func (u *undoer) Steps() []state.StepRecord { return u.h.rec.Steps }
 // Ready lays the run down when the caller has gone or there is no time for another undo. It keeps its direction.
 func (u *undoer) Ready(context.Context) error {
 	h := u.h
-	if cause := context.Cause(u.run); cause != nil {
+	if cause := causeOf(u.run); cause != nil {
 		return u.rest(nil, errorClass{}, cause)
 	}
 	if over := h.tooLate(u.run, 0); over != nil {
@@ -71,20 +71,20 @@ func (u *undoer) Undo(_ context.Context, i int, last bool, notUndone []string) e
 		case errors.Is(err, errAbandoned):
 			return h.abandoned(w.s.Name, err)
 		}
-		class := classify(err)
 		if errors.Is(err, outbox.ErrInvalidMessage) {
-			class.permanent = true
+			return u.block(w, CodeInvalidMessage, err)
+		}
+		class := classify(err)
+		if class.permanent {
+			return u.block(w, "", err)
 		}
 		w.rec.UndoError = h.e.failure(w.s.Name, "", err)
 		w.rec.Status = state.StepCompensating
-		if class.permanent {
-			return u.block(w, err)
-		}
 		class.wait = waits.NextBackOff()
 		if class.delayed {
 			class.wait = class.delay
 		}
-		if n >= policy.PerRun || !h.maySleep(u.run, class) || context.Cause(u.run) != nil {
+		if n >= policy.PerRun || !h.maySleep(u.run, class) || causeOf(u.run) != nil {
 			return u.rest(w, class, err)
 		}
 		if err := w.noteAttempt(u.run, h.write); err != nil {
@@ -112,6 +112,8 @@ func (u *undoer) probe(w *stepWork) error {
 	switch {
 	case errors.Is(err, errAbandoned):
 		return h.abandoned(w.s.Name, err)
+	case errors.Is(err, outbox.ErrInvalidMessage):
+		return u.block(w, CodeInvalidMessage, fmt.Errorf("its Probe: %w", err))
 	case err != nil:
 		class := classify(err)
 		class.wait = class.delay
@@ -166,9 +168,7 @@ func (u *undoer) undone(w *stepWork, messages []outbox.Message, last bool, notUn
 		}
 	})
 	if errors.Is(err, state.ErrTooLarge) { // the messages, then: the undo itself adds nothing
-		w.rec.Status = state.StepCompensating
-		w.rec.UndoError = h.e.failure(w.s.Name, CodeInvalidMessage, err)
-		return u.block(w, err)
+		return u.block(w, CodeInvalidMessage, err)
 	}
 	if err == nil {
 		h.e.tellStep(u.run, h.e.listener.StepUndone, StepEvent{Key: h.key, Step: w.s.Name, Attempt: w.rec.UndoAttempts})
@@ -193,8 +193,9 @@ func (u *undoer) end(ch *state.Change, notUndone []string) {
 }
 
 // block lays the run down for an operator: a compensation failed for good.
-func (u *undoer) block(w *stepWork, cause error) error {
+func (u *undoer) block(w *stepWork, code string, cause error) error {
 	u.h.live = cause
+	w.rec.Status, w.rec.UndoError = state.StepCompensating, u.h.e.failure(w.s.Name, code, cause)
 	err := u.h.write(u.run, func(ch *state.Change) {
 		ch.Steps = []state.StepChange{w.change()}
 		ch.Status, ch.CurrentStep = state.StatusBlocked, w.s.Name

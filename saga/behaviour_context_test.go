@@ -207,7 +207,7 @@ func TestNoStepStartsThatTheCallersTimeCannotFit(t *testing.T) {
 		want    []string
 		why     string
 	}{
-		"less than the margin is left": {300 * time.Millisecond, 0, nil, "no call starts in its last 500ms"},
+		"less than the margin is left": {300 * time.Millisecond, 0, nil, "no call starts in its last 600ms"},
 		"less than the timeout of s2":  {time.Minute, time.Hour, []string{"s1"}, "its Timeout is 1h0m0s"},
 		"enough for both":              {time.Hour + time.Minute, time.Hour, []string{"s1", "s2", "s3"}, ""},
 	} {

@@ -204,3 +204,27 @@ func TestAProbeIsAskedOnlyAboutTheUnknown(t *testing.T) {
 		require.Zero(t, asked)
 	})
 }
+
+// A result that can't be encoded, with messages for which there is no room: the messages are what can't be recorded, and the
+// step is not called again.
+func TestAnUnencodableResultWithMessagesThatAreTooLarge(t *testing.T) {
+	for _, pivot := range []bool{false, true} {
+		calls := 0
+		a := steps.New("a", func(_ context.Context, r *orderRun) (any, error) {
+			calls++
+			r.Emit(outbox.Message{Topic: "t", Body: strings.Repeat("x", 50_000)})
+			return func() {}, nil
+		})
+		kind := saga.ErrFailed
+		if pivot {
+			a.Pivot()
+			kind = saga.ErrBlocked
+		}
+		o := newSaga(t, saga.Define("op", saga.NoResult[order], a), small(20_000))
+		for range 2 {
+			_, err := o.Run(t.Context(), theKey, theOrder)
+			require.Equal(t, saga.CodeInvalidMessage, sagaError(t, err, kind).Code)
+		}
+		require.Equal(t, 1, calls)
+	}
+}

@@ -367,3 +367,37 @@ func TestOperatorWithoutAStore(t *testing.T) {
 		})
 	}
 }
+
+// After a person's word the run says what is to be undone next: as far as an operator can know it, who has no definition, and
+// exactly once it is taken up.
+func TestTheCurrentStepAfterAPersonsWord(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func() state.Store) {
+		no := errors.New("no")
+		var seen []string
+		store := open()
+		step := func(name string, fails error) *steps.Step[order, steps.None] {
+			return steps.Do(name, func(context.Context, *orderRun) error { return fails }).
+				Compensate(func(ctx context.Context, r *orderRun, _ steps.Outcome[steps.None]) error {
+					seen = append(seen, name+" at "+recordOf(t, store, theKey, "op").CurrentStep)
+					return no
+				})
+		}
+		kept := steps.Do("kept", func(context.Context, *orderRun) error { return nil }).NoCompensation()
+		o := newSaga(t, saga.Define("op", saga.NoResult[order], step("a", nil), kept, step("b", nil), step("c", nil).Pivot(), step("d", steps.Permanent(errors.New("no")))), store)
+		no = steps.Permanent(no)
+		_, err := o.Run(t.Context(), theKey, theOrder)
+		require.ErrorIs(t, err, saga.ErrBlocked)
+		require.NoError(t, o.ForceCompensate(t.Context(), theKey, "back"))
+		require.Equal(t, "c", recordOf(t, store, theKey, "op").CurrentStep, "d had no effect")
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.ErrorIs(t, err, saga.ErrBlocked)
+		require.NoError(t, o.MarkCompensated(t.Context(), theKey, "c", "by hand"))
+		require.Equal(t, "b", recordOf(t, store, theKey, "op").CurrentStep)
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.ErrorIs(t, err, saga.ErrBlocked)
+		require.NoError(t, o.MarkCompensated(t.Context(), theKey, "b", "by hand"))
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.Equal(t, "a", sagaError(t, err, saga.ErrBlocked).Step)
+		require.Equal(t, []string{"c at c", "b at b", "a at a"}, seen)
+	})
+}

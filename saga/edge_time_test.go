@@ -12,6 +12,7 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -311,5 +312,58 @@ func TestTheDeadlineEndsRetries(t *testing.T) {
 		_, err := a.o.Run(t.Context(), theKey, theOrder)
 		require.Equal(t, saga.CodeDeadline, sagaError(t, err, saga.ErrFailed).Code)
 		require.Equal(t, []string{"s1", "s1", "s1", "s1", "s1", "s1", "undo s1 unknown"}, p.seen(), "at 0, 10 ... 50 seconds")
+	})
+}
+
+// A little more than the margin is left, and the functions' context has ended already: no call is made, and an at-most-once
+// step gets no mark for one that is not.
+func TestNoCallStartsInAContextThatHasEnded(t *testing.T) {
+	short := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), saga.DefaultMargin+50*time.Millisecond)
+	}
+	for name, declare := range map[string]func(*steps.Step[order, steps.None]){
+		"a step":              func(*steps.Step[order, steps.None]) {},
+		"an at-most-once one": func(s *steps.Step[order, steps.None]) { s.AtMostOnce() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			a := steps.Do("a", func(context.Context, *orderRun) error { calls++; return nil })
+			declare(a)
+			o := newSaga(t, saga.Define("op", saga.NoResult[order], a), memory.New())
+			ctx, cancel := short()
+			defer cancel()
+			_, err := o.Run(ctx, theKey, theOrder)
+			require.ErrorIs(t, err, saga.ErrInterrupted)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			rec, err := o.Get(t.Context(), theKey)
+			require.NoError(t, err)
+			require.Zero(t, calls)
+			require.Equal(t, state.StepRecord{Name: "a", Status: state.StepPending}, rec.Steps[0])
+			_, err = o.Run(t.Context(), theKey, theOrder)
+			require.NoError(t, err)
+		})
+	}
+	t.Run("a compensation", func(t *testing.T) {
+		undone, ready := 0, false
+		a := steps.Do("a", func(context.Context, *orderRun) error { return nil }).
+			Compensate(func(context.Context, *orderRun, steps.Outcome[steps.None]) error {
+				undone++
+				if !ready {
+					return errors.New("not now")
+				}
+				return nil
+			}).CompensateRetry(steps.RetryPolicy{PerRun: 1})
+		b := steps.Do("b", func(context.Context, *orderRun) error { return steps.Permanent(errors.New("no")) })
+		o := newSaga(t, saga.Define("op", saga.NoResult[order], a, b), memory.New())
+		_, err := o.Run(t.Context(), theKey, theOrder)
+		require.ErrorIs(t, err, saga.ErrInterrupted)
+		ctx, cancel := short()
+		defer cancel()
+		_, err = o.Run(ctx, theKey, theOrder)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, undone)
+		ready = true
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.ErrorIs(t, err, saga.ErrFailed)
 	})
 }

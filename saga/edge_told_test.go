@@ -20,6 +20,7 @@ import (
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -374,4 +375,27 @@ func TestTheLogOfARun(t *testing.T) {
 		}
 		require.Equal(t, []string{"info business_operation_executed s1<nil>", "info business_operation_executed s2<nil>", "info job_skipped <nil>COMPLETED"}, got)
 	})
+}
+
+func TestEveryPanicIsLoggedWithItsStack(t *testing.T) {
+	for _, where := range []string{"do", "when", "result"} {
+		t.Run(where, func(t *testing.T) {
+			core, logs := observer.New(zap.DebugLevel)
+			panics := func(here string) {
+				if here == where {
+					panic("oh")
+				}
+			}
+			a := steps.Do("a", func(context.Context, *orderRun) error { panics("do"); return nil }).
+				Retry(steps.RetryPolicy{PerRun: 1}).When(func(*orderRun) bool { panics("when"); return true })
+			o := newSaga(t, saga.Define("op", func(context.Context, *orderRun) (int, error) { panics("result"); return 1, nil }, a),
+				memory.New(), saga.WithLogger(zap.New(core)))
+			_, err := o.Run(t.Context(), theKey, theOrder)
+			require.Error(t, err)
+			told := logs.FilterMessage("step_panic").All()
+			require.Len(t, told, 1)
+			require.Contains(t, told[0].ContextMap()["stack"], "TestEveryPanicIsLoggedWithItsStack")
+			require.Equal(t, where, told[0].ContextMap()["phase"])
+		})
+	}
 }

@@ -63,9 +63,9 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 	}, nil
 }
 
-// missing tells whether there is no store: nil, or a nil pointer.
-func missing(store state.Store) bool {
-	v := reflect.ValueOf(store)
+// missing tells whether there is none of a thing: nil, or a nil pointer.
+func missing(thing any) bool {
+	v := reflect.ValueOf(thing)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
@@ -218,7 +218,7 @@ func (e *engine) awaitHolder(ctx context.Context, runKey string, end time.Durati
 
 func (e *engine) once(ctx context.Context, key Key, runKey string, in *payload, lease time.Duration, info *RunInfo) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &Error{Kind: ErrInterrupted, Key: key, Err: context.Cause(ctx)}
+		return nil, &Error{Kind: ErrInterrupted, Key: key, Err: causeOf(ctx)}
 	}
 	h, rested, err := e.take(ctx, key, runKey, in, lease)
 	switch {

@@ -52,6 +52,8 @@ const (
 	CodeDeadline = "deadline_exceeded"
 	// CodeReversed: undone on purpose after completion.
 	CodeReversed = "reversed"
+	// CodeWhen: a step's When could not be evaluated.
+	CodeWhen = "when_failed"
 	// CodeMaxAttempts: the last attempt that MaxAttempts allows has failed.
 	CodeMaxAttempts = "max_attempts"
 	// CodeUnresolved: nobody knows whether an at-most-once step happened.

@@ -24,7 +24,7 @@ func (h *holder) forward(run *runContext) error {
 			return h.complete(run)
 		}
 		if h.trouble != nil && h.trouble.step == i {
-			return h.fail(run, &stepWork{i: i, s: &h.p.steps[i], rec: h.rec.Steps[i]}, "", h.trouble.err)
+			return h.fail(run, &stepWork{i: i, s: &h.p.steps[i], rec: h.rec.Steps[i]}, CodeWhen, h.trouble.err)
 		}
 		if err := h.step(run, i); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (w *stepWork) noteAttempt(run *runContext, write func(*runContext, func(*st
 
 // timeUp is why the caller's time for calls is over; nil: it isn't.
 func (h *holder) timeUp(run *runContext) error {
-	if cause := context.Cause(run); cause != nil {
+	if cause := causeOf(run); cause != nil {
 		return cause
 	}
 	if !run.deadline.IsZero() && !time.Now().Before(h.callsEnd(run)) {
@@ -169,7 +169,7 @@ func (h *holder) ready(run *runContext, w *stepWork) (over bool, err error) {
 
 // noTime is why the caller's time doesn't allow for an attempt.
 func (h *holder) noTime(run *runContext, w *stepWork) error {
-	if cause := context.Cause(run); cause != nil {
+	if cause := causeOf(run); cause != nil {
 		return cause
 	}
 	return h.tooLate(run, w.s.Timeout)
@@ -184,8 +184,8 @@ func (h *holder) tooLate(run *runContext, timeout time.Duration) error {
 	switch {
 	case left < timeout && timeout > h.e.margin:
 		return &tooLittleTime{left, fmt.Sprintf("its Timeout is %v", timeout)}
-	case left < h.e.margin:
-		return &tooLittleTime{left, fmt.Sprintf("no call starts in its last %v", h.e.margin)}
+	case time.Until(h.callsEnd(run)) <= 0:
+		return &tooLittleTime{left, fmt.Sprintf("no call starts in its last %v", h.e.margin+h.e.grace())}
 	}
 	return nil
 }

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tsuzuki-go/tsuzuki/saga"
 	"github.com/tsuzuki-go/tsuzuki/state"
+	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -60,4 +63,32 @@ func TestAnInterceptorThatCallsTheStepTooLate(t *testing.T) {
 		require.Error(t, kept(t.Context()))
 		require.Empty(t, p.seen())
 	})
+}
+
+// A panic on a goroutine of an interceptor's would end the process. On the interceptor's own it goes through it, as any does.
+func TestAPanicOfAStepThatAnInterceptorCallsElsewhere(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"on another goroutine": true, "on its own": false} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zap.ErrorLevel)
+			passed := false
+			o := newSaga(t, oneStep(func(context.Context, *orderRun) error { panic("boom") }), memory.New(), saga.WithLogger(zap.New(core)),
+				saga.WithInterceptor(func(ctx context.Context, _ saga.Call, next func(context.Context) error) error {
+					if !elsewhere {
+						passed = true
+						defer func() { passed = true }()
+						err := next(ctx)
+						passed = false
+						return err
+					}
+					done := make(chan error, 1)
+					go func() { done <- next(ctx) }()
+					return <-done
+				}))
+			_, err := o.Run(t.Context(), theKey, theOrder)
+			require.ErrorIs(t, err, saga.ErrInterrupted)
+			require.ErrorContains(t, err, "panic: boom")
+			require.Equal(t, !elsewhere, passed)
+			require.Equal(t, 1, logs.FilterMessage("step_panic").Len(), "with its stack, once")
+		})
+	}
 }

@@ -18,6 +18,7 @@ func (e *engine) payloadLost(ctx context.Context, key Key, rec *state.Record, ca
 	}
 	h, _, err := e.claim(ctx, key, p, rec, e.lease, func(h *holder, ch *state.Change) error {
 		if rec.Status == state.StatusCompensating {
+			h.markUndo(ch)
 			return nil
 		}
 		ch.Status = state.StatusInProgress

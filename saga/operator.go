@@ -129,7 +129,10 @@ func (o *Operator) Retry(ctx context.Context, key Key, note string) error {
 			s := rec.Steps[i]
 			s.Unknown = s.Unknown || s.Status == state.StepStarted
 			s.Status, s.Attempts, s.StartedAt = state.StepPending, 0, time.Time{}
-			ch.Steps, ch.CurrentStep = []state.StepChange{{Index: i, StepRecord: s}}, s.Name
+			ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
+			if rec.Failure == nil || rec.Failure.Code != CodeWhen { // otherwise the take-up has to decide about it
+				ch.CurrentStep = s.Name
+			}
 		}
 		return nil
 	})
@@ -181,9 +184,20 @@ func (o *Operator) MarkCompensated(ctx context.Context, key Key, step, note stri
 		s := rec.Steps[i]
 		s.Status, s.UndoError, s.EndedAt = state.StepCompensated, nil, ch.UpdatedAt
 		ch.Steps = []state.StepChange{{Index: i, StepRecord: s}}
-		ch.Status = state.StatusCompensating
+		ch.Status, ch.CurrentStep = state.StatusCompensating, lastToUndo(rec, i)
 		return nil
 	})
+}
+
+// lastToUndo is the name of the last step that may have to be undone, but for the one at except: as far as can be told
+// without the definition, which knows what can't be undone. The take-up does.
+func lastToUndo(rec *state.Record, except int) string {
+	for i := len(rec.Steps) - 1; i >= 0; i-- {
+		if i != except && rec.Steps[i].MayHaveHappened() {
+			return rec.Steps[i].Name
+		}
+	}
+	return ""
 }
 
 // ForceCompensate sends a blocked run backwards, over its pivot if need be. [ErrNotAllowed] when it goes backwards
@@ -193,7 +207,7 @@ func (o *Operator) ForceCompensate(ctx context.Context, key Key, note string) er
 		if rec.EndsAs != "" {
 			return errors.New("the run goes backwards already; Retry or MarkCompensated lead on")
 		}
-		ch.Status, ch.EndsAs = state.StatusCompensating, state.StatusFailed
+		ch.Status, ch.EndsAs, ch.CurrentStep = state.StatusCompensating, state.StatusFailed, lastToUndo(rec, -1)
 		if ch.Failure == nil {
 			ch.Failure = &state.Failure{Step: rec.CurrentStep, Message: state.Cut("forced back: " + note), At: ch.UpdatedAt}
 		}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
+	"github.com/tsuzuki-go/tsuzuki/internal/tame"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
@@ -125,6 +126,11 @@ func WithClock(clk Clock) Option {
 // process too.
 func WithErrors(byCode map[string]error) Option {
 	return option(func(c *config) error {
+		for code, err := range byCode {
+			if !tame.Is(err) {
+				return fmt.Errorf("WithErrors: the error for the code %q, of type %T, panics when it is looked at", code, err)
+			}
+		}
 		if c.errs == nil {
 			c.errs = map[string]error{}
 		}

@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -259,7 +258,7 @@ func (h *holder) complete(run *runContext) error {
 	if c := h.cancelNoticed(); c != nil && compensate.MayGoBack(h.rec.Steps, h.rec.Pivot) {
 		return h.write(run, func(ch *state.Change) { h.obey(ch, c) })
 	}
-	if cause := context.Cause(run); cause != nil {
+	if cause := causeOf(run); cause != nil {
 		return h.layDownComplete(run, cause)
 	}
 	response, err := h.result(run)
@@ -307,26 +306,27 @@ func (h *holder) tooLarge(run *runContext, w *stepWork, skipped []state.StepChan
 			return err
 		}
 	}
-	err := h.unrecordable(run, w, fmt.Errorf("its result can't be stored: %w", cause))
-	if errors.Is(err, state.ErrTooLarge) { // so it was the messages
-		stored := h.rec.Steps[w.i]
-		stored.Unknown, stored.Attempts, stored.StartedAt = true, w.rec.Attempts, w.rec.StartedAt
-		w.rec, w.messages = stored, nil
-		return h.fail(run, w, CodeInvalidMessage, fmt.Errorf("its messages can't be stored: %w", cause))
-	}
-	return err
+	return h.unrecordable(run, w, fmt.Errorf("its result can't be stored: %w", cause))
 }
 
-// unrecordable records a step as done without a result, and goes backwards, or is blocked from the pivot on.
+// unrecordable records a step as done without a result, and goes backwards, or is blocked from the pivot on. When there is no
+// room for that either, it is the messages that are too much.
 func (h *holder) unrecordable(run *runContext, w *stepWork, cause error) error {
 	w.rec.Output = nil
 	w.rec.Error = h.e.failure(w.s.Name, CodeUnrecordable, cause)
-	return h.fail(run, w, CodeUnrecordable, cause)
+	err := h.fail(run, w, CodeUnrecordable, cause)
+	if !errors.Is(err, state.ErrTooLarge) {
+		return err
+	}
+	stored := h.rec.Steps[w.i]
+	stored.Unknown, stored.Attempts, stored.StartedAt = true, w.rec.Attempts, w.rec.StartedAt
+	w.rec, w.messages = stored, nil
+	return h.fail(run, w, CodeInvalidMessage, fmt.Errorf("its messages can't be stored: %w", err))
 }
 
 // doneButStuck records a step that is done together with the failure of the next one, whose When can't be evaluated.
 func (h *holder) doneButStuck(run *runContext, w *stepWork, skipped []state.StepChange, t *stepTrouble) error {
-	f := h.e.failure(h.p.steps[t.step].Name, "", t.err)
+	f := h.e.failure(h.p.steps[t.step].Name, CodeWhen, t.err)
 	h.live = t.err
 	err := h.forwardWrite(run, func(ch *state.Change) {
 		ch.Steps, ch.Messages = append(append(ch.Steps, w.change()), skipped...), w.messages

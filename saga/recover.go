@@ -44,6 +44,9 @@ type Recovered struct {
 // Losing a race is no error, and neither is what becomes of a run; an error means that a store could not be listed, or
 // that ctx has ended. Several processes may recover at once.
 func Recover(ctx context.Context, orchestrators ...Recoverable) (Recovered, error) {
+	if err := anyNil(orchestrators); err != nil {
+		return Recovered{}, fmt.Errorf("saga: Recover: %w", err)
+	}
 	sums, errs := make([]Recovered, len(orchestrators)), make([]error, len(orchestrators))
 	each(orchestrators, func(i int, e *engine) { sums[i], errs[i] = e.recover(ctx) })
 	var sum Recovered
@@ -62,6 +65,9 @@ func RecoverLoop(ctx context.Context, every time.Duration, orchestrators ...Reco
 	if len(orchestrators) == 0 {
 		return errors.New("saga: RecoverLoop: no orchestrator given")
 	}
+	if err := anyNil(orchestrators); err != nil {
+		return fmt.Errorf("saga: RecoverLoop: %w", err)
+	}
 	errs := make([]error, len(orchestrators))
 	each(orchestrators, func(i int, e *engine) { errs[i] = e.recoverLoop(ctx, every) })
 	return errs[0]
@@ -76,6 +82,15 @@ func (e *engine) recoverLoop(ctx context.Context, every time.Duration) error {
 			return err
 		}
 	}
+}
+
+func anyNil(orchestrators []Recoverable) error {
+	for i, o := range orchestrators {
+		if missing(o) {
+			return fmt.Errorf("%w: orchestrator %d is nil", ErrInvalidDefinition, i+1)
+		}
+	}
+	return nil
 }
 
 // each calls f for every orchestrator's engine, all at once.
@@ -106,7 +121,7 @@ func (e *engine) recover(ctx context.Context) (sum Recovered, err error) {
 	} else {
 		err = e.recoverSeveral(ctx, &sum)
 	}
-	return sum, cmp.Or(err, context.Cause(ctx))
+	return sum, cmp.Or(err, causeOf(ctx))
 }
 
 // recoverSeveral has up to so many runs in hand at once, and returns when all have come to rest.
@@ -146,7 +161,7 @@ func (e *engine) eachDue(ctx context.Context, f func(*state.Record)) error {
 			return fmt.Errorf("saga: recover %s: %w: %w", e.plan.name, ErrStore, err)
 		}
 		for _, rec := range page.Records {
-			if err := context.Cause(ctx); err != nil {
+			if err := causeOf(ctx); err != nil {
 				return err
 			}
 			if e.due(rec) {

@@ -25,8 +25,8 @@ var _ Relay = (*outbox.Relay)(nil)
 // outage never fails the run, and a relay's loop must run somewhere to send what was left.
 func WithRelay(r Relay) Option {
 	return option(func(c *config) error {
-		if r == nil {
-			return fmt.Errorf("WithRelay(nil)")
+		if missing(r) {
+			return errors.New("WithRelay: the relay is nil")
 		}
 		c.relay = r
 		return nil

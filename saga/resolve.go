@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tsuzuki-go/tsuzuki/internal/drive"
+	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
@@ -19,6 +20,8 @@ func (h *holder) probe(run *runContext, w *stepWork) (over bool, err error) {
 	switch {
 	case errors.Is(err, errAbandoned):
 		return true, h.abandoned(w.s.Name, err)
+	case errors.Is(err, outbox.ErrInvalidMessage):
+		return true, h.fail(run, w, CodeInvalidMessage, fmt.Errorf("its Probe: %w", err))
 	case err != nil:
 		class := classify(err)
 		class.wait = class.delay
@@ -31,11 +34,18 @@ func (h *holder) probe(run *runContext, w *stepWork) (over bool, err error) {
 	return false, nil
 }
 
-// ask calls the probe. Its messages are those of the step if it found it done.
+// ask calls the probe, under a lease. Its messages are those of the step if it found it done.
 func (h *holder) ask(ctx context.Context, run *runContext, w *stepWork) (found bool, r drive.Result, err error) {
+	if h.leaseLeft() <= 0 {
+		if err := h.write(run, func(*state.Change) {}); err != nil {
+			return false, r, err
+		}
+	}
 	c := h.newCall(w.i, drive.Probe, w.rec.Attempts)
-	r, err = h.call(ctx, run, w.s, c, func(ctx context.Context, c *drive.Call) (r drive.Result) {
-		r, found = w.s.Probe(ctx, c)
+	answer := make(chan bool, 1) // one that nobody waits for any more may still give it
+	r, err = h.call(ctx, run, w.s, c, func(ctx context.Context, c *drive.Call) drive.Result {
+		r, found := w.s.Probe(ctx, c)
+		answer <- found
 		return r
 	})
 	messages, bad := c.Close()
@@ -46,10 +56,11 @@ func (h *holder) ask(ctx context.Context, run *runContext, w *stepWork) (found b
 		return false, r, r.Err
 	case bad != nil:
 		return false, r, bad
-	case found:
+	case <-answer:
 		w.messages = messages
+		return true, r, nil
 	}
-	return found, r, nil
+	return false, r, nil
 }
 
 // unresolved is an at-most-once step whose one call gave no definite answer: done if Probe says so, blocked if it says
@@ -61,13 +72,15 @@ func (h *holder) unresolved(run *runContext, w *stepWork, cause error) error {
 	if w.s.Probe == nil {
 		return h.block(run, w, CodeUnresolved, fmt.Errorf("an at-most-once step without a Probe: %w", cause))
 	}
-	if ended := context.Cause(run); ended != nil {
+	if ended := causeOf(run); ended != nil {
 		return h.interrupt(run, w, errorClass{}, fmt.Errorf("%w: %w", ended, cause))
 	}
 	found, r, err := h.ask(run, run, w)
 	switch {
 	case errors.Is(err, errAbandoned):
 		return h.abandoned(w.s.Name, err)
+	case errors.Is(err, outbox.ErrInvalidMessage):
+		return h.block(run, w, CodeInvalidMessage, fmt.Errorf("its Probe: %w", err))
 	case err != nil:
 		class := classify(err)
 		class.wait = class.delay

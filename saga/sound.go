@@ -1,34 +1,24 @@
 package saga
 
 import (
-	"errors"
+	"context"
 	"fmt"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/tame"
 	"github.com/tsuzuki-go/tsuzuki/steps"
 )
 
 // sound is a user's error, or what stands for it when its methods panic, as those of a typed nil do: what came of a run
 // is looked at with errors.Is, here and by callers. The class and the code of the error are kept.
-func sound(err error) (out error) {
-	if err == nil {
-		return nil
+func sound(err error) error {
+	if tame.Is(err) {
+		return err
 	}
-	defer func() {
-		if recover() != nil {
-			out = standIn(err)
-		}
-	}()
-	_ = err.Error()
-	var none *noError
-	if errors.Is(err, errNone) || errors.As(err, &none) {
-		return errNone // nobody has these
-	}
-	return err
+	return standIn(err)
 }
 
-type noError struct{ error }
-
-var errNone = errors.New("no error")
+// causeOf is why ctx has ended, which its owner may have put any error for.
+func causeOf(ctx context.Context) error { return sound(context.Cause(ctx)) }
 
 func standIn(err error) error {
 	out := fmt.Errorf("an error of type %T whose methods panic", err)

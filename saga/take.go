@@ -41,6 +41,7 @@ func resting(rec *state.Record) bool { return rec.Status.Ended() || rec.Status =
 
 func (e *engine) get(ctx context.Context, key Key, runKey string) (*state.Record, error) {
 	rec, err := e.store.Get(ctx, runKey)
+	err = sound(err)
 	if err == nil && rec.Expired(e.now()) {
 		err = fmt.Errorf("run %s: %w: its record has expired", runKey, state.ErrNotFound)
 	}
@@ -59,7 +60,10 @@ func (e *engine) create(ctx context.Context, key Key, runKey string, in *payload
 	h := &holder{e: e, p: e.plan, key: key, runKey: runKey, owner: newID(), lease: lease, worker: worker{crew: &e.crew}}
 	h.rec = h.newRecord(in, hash)
 	skipped, trouble, err := h.skips(callersContext(ctx), 0)
-	if err != nil {
+	if err != nil { // which says nothing about a run that is there already
+		if rec, got := e.get(ctx, key, runKey); got == nil {
+			return nil, rec, nil
+		}
 		return nil, nil, h.abandoned(h.p.steps[len(skipped)].Name, err)
 	}
 	for _, s := range skipped {
@@ -190,7 +194,7 @@ func (e *engine) claim(ctx context.Context, key Key, p *plan, rec *state.Record,
 // takeError is the error of a store call on the way to taking a run up. When the caller's time has ended, that is what
 // the caller hears first.
 func (e *engine) takeError(ctx context.Context, key Key, err error) *Error {
-	if cause := context.Cause(ctx); cause != nil && !definite(err) {
+	if cause := causeOf(ctx); cause != nil && !definite(err) {
 		return &Error{Kind: ErrInterrupted, Key: key, Err: fmt.Errorf("%w: %w: %w", cause, ErrStore, err)}
 	}
 	return e.storeError(key, err)
@@ -252,13 +256,16 @@ func (h *holder) mark(i int) *state.StepRecord {
 	return nil
 }
 
-// markUndo counts the call of the compensation that the last holder may have been at when it died.
+// markUndo counts the call of the compensation that the last holder may have been at when it died. After a person's word the
+// run may be at another one than it says.
 func (h *holder) markUndo(ch *state.Change) {
-	if h.rec.Owner == "" { // it was laid down
+	p := compensate.NewPlan(h.rec.Steps, h.p.means)
+	ch.CurrentStep = ""
+	if len(p.Undo) == 0 {
 		return
 	}
-	p := compensate.NewPlan(h.rec.Steps, h.p.means)
-	if len(p.Undo) == 0 {
+	ch.CurrentStep = h.rec.Steps[p.Undo[0]].Name
+	if h.rec.Owner == "" { // it was laid down
 		return
 	}
 	s := h.rec.Steps[p.Undo[0]]
@@ -305,19 +312,20 @@ func (h *holder) extend(run *runContext, ch *state.Change) error {
 }
 
 // undecided tells whether it was left open whether this step is to be run: by a holder that died when its When could not be
-// evaluated, or by the write that made the step before it DONE, when that was a person's, or one that could not record the
+// evaluated, by a person who has it tried again after that, or by the write that made the step before it DONE, when that was a person's, or one that could not record the
 // result. Once a take-up has decided, and the step may have been called, it stays with that.
 func (h *holder) undecided(next int) bool {
 	if h.rec.Status == state.StatusInProgress {
 		return h.rec.CurrentStep == ""
 	}
-	if next == 0 {
-		return false
-	}
-	s, before := &h.rec.Steps[next], &h.rec.Steps[next-1]
+	s := &h.rec.Steps[next]
 	if h.rec.Status != state.StatusInterrupted || s.Unknown || s.Attempts > 0 || s.Status != state.StepPending {
 		return false
 	}
+	if h.rec.CurrentStep == "" || next == 0 {
+		return h.rec.CurrentStep == ""
+	}
+	before := &h.rec.Steps[next-1]
 	if before.Status == state.StepDone && before.Output == nil {
 		return true
 	}
@@ -341,7 +349,7 @@ func own(err error, ch *state.Change) error {
 func (e *engine) insist(ctx context.Context, send func() error) error {
 	var err error
 	for pause := 10 * time.Millisecond; pause <= 160*time.Millisecond; pause *= 2 {
-		if err = send(); err == nil || definite(err) {
+		if err = sound(send()); err == nil || definite(err) {
 			return err
 		}
 		if e.clk.Sleep(ctx, pause) != nil {

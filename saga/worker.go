@@ -14,6 +14,7 @@ type worker struct {
 	crew  *crew
 	calls chan *attempt
 	last  *attempt
+	busy  bool // with a call whose answer has not come
 }
 
 // attempt is where the next call answers.
@@ -29,19 +30,26 @@ func (w *worker) do(a *attempt) {
 	if w.calls == nil {
 		w.calls = w.crew.take()
 	}
+	w.busy = true
 	w.calls <- a
 }
+
+// answered: the last call is over.
+func (w *worker) answered() { w.busy = false }
 
 // leave gives the goroutine up to the call that it is at.
 func (w *worker) leave() {
 	if w.calls != nil {
 		close(w.calls)
-		w.calls, w.last = nil, nil
+		w.calls, w.last, w.busy = nil, nil, false
 	}
 }
 
-// rest gives the goroutine back. The last call must have answered, or have been left.
+// rest gives the goroutine back, unless it is at a call that nobody waits for any more, as when a panic goes by.
 func (w *worker) rest() {
+	if w.busy {
+		w.leave()
+	}
 	if w.calls != nil {
 		w.crew.give(w.calls)
 		w.calls = nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/tame"
 )
 
 // Encode is v as JSON, the form in which payloads are stored. A panic of a MarshalJSON method becomes an error. Errors
@@ -18,7 +20,7 @@ func Encode(v any) (raw json.RawMessage, err error) {
 	defer recovered(&err)
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %T can't be encoded as JSON: %w", ErrInvalidInput, v, err)
+		return nil, fmt.Errorf("%w: %T can't be encoded as JSON: %w", ErrInvalidInput, v, tame.Error(err))
 	}
 	return b, nil
 }
@@ -29,14 +31,14 @@ func Decode(raw json.RawMessage, v any) (err error) {
 	defer recovered(&err)
 	if !holdsInterface(reflect.TypeOf(v)) {
 		if err := json.Unmarshal(raw, v); err != nil {
-			return fmt.Errorf("%w: JSON can't be decoded into %T: %w", ErrInvalidInput, v, err)
+			return fmt.Errorf("%w: JSON can't be decoded into %T: %w", ErrInvalidInput, v, tame.Error(err))
 		}
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("%w: JSON can't be decoded into %T: %w", ErrInvalidInput, v, err)
+		return fmt.Errorf("%w: JSON can't be decoded into %T: %w", ErrInvalidInput, v, tame.Error(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return fmt.Errorf("%w: JSON can't be decoded into %T: trailing data", ErrInvalidInput, v)
