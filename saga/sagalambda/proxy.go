@@ -65,17 +65,7 @@ func FunctionURL(h http.Handler, opts ...Option) func(context.Context, events.La
 }
 
 func (p *proxy) v1(ctx context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-	header := http.Header{}
-	for name, value := range e.Headers {
-		header.Set(name, value)
-	}
-	for name, values := range e.MultiValueHeaders { // the whole truth, where it is there
-		header.Del(name)
-		for _, v := range values {
-			header.Add(name, v)
-		}
-	}
-	answer, err := p.serve(ctx, &incoming{event: e, method: e.HTTPMethod, path: e.Path, query: queryOf(e), header: header,
+	answer, err := p.serve(ctx, &incoming{event: e, method: e.HTTPMethod, path: e.Path, query: queryOf(e), header: repeatedHeaderOf(e),
 		source: e.RequestContext.Identity.SourceIP, body: e.Body, encoded: e.IsBase64Encoded})
 	if err != nil {
 		return events.APIGatewayProxyResponse{}, err

@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -51,11 +53,30 @@ type incoming struct {
 	encoded bool
 }
 
+// repeatedHeaderOf are the fields of payload format 1.0. A field that came in two spellings has the values of both, in the
+// order of the spellings: a key that comes twice is seen to be repeated, and no map's order picks one. What the event's
+// two lists both tell counts once.
+func repeatedHeaderOf(e events.APIGatewayProxyRequest) http.Header {
+	h := http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(e.MultiValueHeaders)) {
+		for _, value := range e.MultiValueHeaders[name] {
+			h.Add(name, value)
+		}
+	}
+	told := h.Clone()
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		if value := e.Headers[name]; len(e.MultiValueHeaders[name]) == 0 && !slices.Contains(told.Values(name), value) {
+			h.Add(name, value)
+		}
+	}
+	return h
+}
+
 // headerOf are the fields of payload format 2.0, in which repeated ones are joined already.
 func headerOf(fields map[string]string, cookies []string) http.Header {
 	h := http.Header{}
-	for name, value := range fields {
-		h.Set(name, value)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		h.Add(name, fields[name])
 	}
 	if len(cookies) > 0 {
 		h.Set("Cookie", strings.Join(cookies, "; "))

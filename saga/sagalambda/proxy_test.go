@@ -159,6 +159,56 @@ func TestSagasBehindAPIGateway(t *testing.T) {
 	}
 }
 
+func TestAKeyInTwoSpellingsIsRepeated(t *testing.T) {
+	type single = map[string]string
+	type multi = map[string][]string
+	shop := &shop{}
+	h := sagahttp.Handler(sagalambda.Runner(shop.on(t, newStore())), sagahttp.Request[order](nil))
+	for name, tc := range map[string]struct {
+		single single
+		multi  multi
+	}{
+		"many values":     {nil, multi{"Idempotency-Key": {"a"}, "idempotency-key": {"b"}}},
+		"one value":       {single{"Idempotency-Key": "a", "idempotency-key": "b"}, nil},
+		"the same value":  {single{"Idempotency-Key": "a", "idempotency-key": "a"}, nil},
+		"both lists":      {single{"Idempotency-Key": "a", "idempotency-key": "b"}, multi{"Idempotency-Key": {"a"}, "idempotency-key": {"b"}}},
+		"one list each":   {single{"idempotency-key": "b"}, multi{"Idempotency-Key": {"a"}}},
+		"a value in each": {single{"Idempotency-Key": "b"}, multi{"Idempotency-Key": {"a", "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // a map's order would differ
+				got, err := sagalambda.APIGatewayV1(h)(t.Context(), events.APIGatewayProxyRequest{Path: "/", HTTPMethod: "POST", Headers: tc.single, MultiValueHeaders: tc.multi, Body: text(t, "o-1")})
+				require.NoError(t, err)
+				require.Equal(t, http.StatusBadRequest, got.StatusCode, got.Body)
+				require.Contains(t, got.Body, "repeated")
+			}
+		})
+	}
+	got, err := sagalambda.APIGatewayV2(h)(t.Context(), v2Event(single{"Idempotency-Key": "a", "idempotency-key": "b"}, text(t, "o-1")))
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusBadRequest, got.StatusCode)
+	assert.Empty(t, shop.charged)
+}
+
+func TestWhatBothListsOfAnEventTellIsNoRepetition(t *testing.T) {
+	for name, multi := range map[string]map[string][]string{
+		"the same spelling": {"Idempotency-Key": {"a"}, "Accept": {"x", "y"}},
+		"another spelling":  {"idempotency-key": {"a"}, "accept": {"x", "y"}},
+		"an empty list":     {"Idempotency-Key": {}, "Accept": {"x", "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, []string{"a"}, r.Header.Values("Idempotency-Key"))
+				assert.Equal(t, []string{"x", "y"}, r.Header.Values("Accept"))
+				assert.Equal(t, []string{"1"}, r.Header.Values("Only-Once"))
+			})
+			_, err := sagalambda.APIGatewayV1(h)(t.Context(), events.APIGatewayProxyRequest{Path: "/", HTTPMethod: "POST", MultiValueHeaders: multi,
+				Headers: map[string]string{"Idempotency-Key": "a", "Accept": "y", "Only-Once": "1"}})
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestEveryKindOfErrorBehindAPIGateway(t *testing.T) {
 	want := map[error]int{nil: 201, saga.ErrFailed: 422, saga.ErrBlocked: 500, saga.ErrInProgress: 409, saga.ErrInterrupted: 503, saga.ErrReversed: 422,
 		saga.ErrPayloadMismatch: 422, saga.ErrLeaseLost: 409, saga.ErrDefinitionChanged: 500, saga.ErrInvalidKey: 400, saga.ErrInvalidInput: 400,
