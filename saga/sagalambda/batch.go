@@ -18,10 +18,14 @@ type item[In any] struct {
 	event any
 	make  func() (saga.Key, In, error)
 
-	key saga.Key
-	in  In
-	err error // nil: acknowledged
+	made bool // key and input are there
+	key  saga.Key
+	in   In
+	err  error // nil: acknowledged
 }
+
+// errNotRun is what came of a record until something has: only what has run is ever acknowledged.
+var errNotRun = errors.New("sagalambda: not run")
 
 // handler runs the records of events.
 type handler[In, Out any] struct {
@@ -31,7 +35,7 @@ type handler[In, Out any] struct {
 
 func newHandler[In, Out any](runner saga.Runner[In, Out], request bool, opts []Option) *handler[In, Out] {
 	c := newConfig(opts)
-	c.check(runner != nil, request)
+	c.check(!missing(runner), request)
 	return &handler[In, Out]{c, &bounded[In, Out]{c, runner}}
 }
 
@@ -57,18 +61,19 @@ func (h *handler[In, Out]) all(ctx context.Context, items []item[In]) {
 	workers.Wait()
 }
 
-// prepare makes the record's key and input. A panic of the function is its error.
+// prepare makes the record's key and input.
 func (h *handler[In, Out]) prepare(it *item[In]) {
-	defer func() {
-		if p := recover(); p != nil {
-			it.err = &MalformedError{ID: it.id, Err: panicked("the function that makes the key and the input", p)}
-			h.c.log.Error("record_panic", zap.String("record", it.id), zap.Stack("stack"))
-		}
-	}()
-	var err error
-	if it.key, it.in, err = it.make(); err != nil {
+	it.err = errNotRun
+	err := called("the function that makes the key and the input", func() (err error) {
+		it.key, it.in, err = it.make()
+		return err
+	})
+	if err != nil {
+		h.c.told("record_panic", err, zap.String("record", it.id))
 		it.key, it.err = saga.Key{}, &MalformedError{ID: it.id, Err: err}
+		return
 	}
+	it.made = true
 }
 
 // lane runs records one after the other. Behind one that is to be delivered again, those of its group and of its key are
@@ -77,9 +82,9 @@ func (h *handler[In, Out]) lane(ctx context.Context, lane []*item[In]) {
 	groups, keys := map[string]bool{}, map[saga.Key]bool{}
 	for _, it := range lane {
 		switch {
-		case it.group != "" && groups[it.group], it.err == nil && keys[it.key]:
+		case it.group != "" && groups[it.group], it.made && keys[it.key]:
 			it.err = errHeld
-		case it.err == nil:
+		case it.made:
 			_, it.err = h.runner.guarded(ctx, it.key, it.in)
 		}
 		stopped := it.err != nil && !ownFault(it.err)
@@ -120,7 +125,7 @@ func lanesOf[In any](items []item[In]) [][]*item[In] {
 	groups, keys := map[string]int{}, map[saga.Key]int{}
 	for i := range items {
 		lane[i] = i
-		if it := &items[i]; it.err == nil {
+		if it := &items[i]; it.made {
 			join(keys, it.key, i, lane, root)
 		}
 		if items[i].group != "" {

@@ -76,7 +76,7 @@ func Invoke[T, In, Out any](runner saga.Runner[In, Out], request func(T) (saga.K
 			return out, h.c.broken
 		}
 		it := item[In]{event: event, make: func() (saga.Key, In, error) { return request(event) }}
-		if h.prepare(&it); it.err != nil {
+		if h.prepare(&it); !it.made {
 			h.c.log.Error("record_malformed", h.c.fields(Record{Err: it.err})...)
 			return out, it.err
 		}

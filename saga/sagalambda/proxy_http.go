@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -25,7 +24,7 @@ type proxy struct {
 
 func newProxy(h http.Handler, opts []Option) *proxy {
 	c := newConfig(opts)
-	if h == nil {
+	if missing(h) {
 		c.breaks(errors.New("sagalambda: the HTTP handler is nil"))
 	}
 	c.check(true, true)
@@ -138,17 +137,19 @@ func (p *proxy) serve(ctx context.Context, in *incoming) (*answer, error) {
 	return p.guarded(r), nil
 }
 
-// guarded calls the handler. Its panic is answered with 500, in place of whatever was written before.
-func (p *proxy) guarded(r *http.Request) (a *answer) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.c.log.Error("http_handler_panic", zap.String("type", fmt.Sprintf("%T", v)), zap.Stack("stack"))
-			a = newAnswer()
-			http.Error(a, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		}
-	}()
-	a = newAnswer()
-	p.h.ServeHTTP(a, r)
+// guarded calls the handler. When it doesn't return, as after a panic, the answer is 500, in place of whatever was written
+// before.
+func (p *proxy) guarded(r *http.Request) *answer {
+	a := newAnswer()
+	err := called("the HTTP handler", func() error {
+		p.h.ServeHTTP(a, r)
+		return nil
+	})
+	if err != nil {
+		p.c.told("http_handler_panic", err)
+		a = newAnswer()
+		http.Error(a, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+	}
 	a.WriteHeader(http.StatusOK) // if nothing was
 	return a
 }

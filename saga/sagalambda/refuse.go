@@ -37,7 +37,7 @@ type MalformedError struct {
 	Err error
 }
 
-// Error says which record it is, and the reason of a [Refusal].
+// Error says which record it is, and the reason of a [Refusal], or that the function did not return.
 func (e *MalformedError) Error() string {
 	what := "the event"
 	if e.ID != "" {
@@ -53,6 +53,10 @@ func reason(err error) string {
 	var refused *Refusal
 	if errors.As(err, &refused) && refused != nil {
 		return refused.Reason
+	}
+	var m *mishap
+	if errors.As(err, &m) {
+		return m.text()
 	}
 	return fmt.Sprintf("an error of type %T, whose text may quote it and is not shown (a *sagalambda.Refusal's is)", err)
 }

@@ -3,10 +3,10 @@ package sagalambda
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
+	"go.uber.org/zap"
 
 	"github.com/tsuzuki-go/tsuzuki/saga"
 )
@@ -24,7 +24,7 @@ var errNoTime = errors.New("too little time is left before the function's timeou
 // are [WithMargin] and [WithLogger].
 func Runner[In, Out any](runner saga.Runner[In, Out], opts ...Option) saga.Runner[In, Out] {
 	c := newConfig(opts)
-	c.check(runner != nil, true)
+	c.check(!missing(runner), true)
 	return &bounded[In, Out]{c, runner}
 }
 
@@ -57,23 +57,12 @@ func (b *bounded[In, Out]) Run(ctx context.Context, key saga.Key, in In, opts ..
 
 func keptFree(left time.Duration) time.Duration { return min(reserve, max(0, left/10)) }
 
-// guarded calls the runner, and makes an error of its panic, which would end the environment and with it everything else
-// that is at work there.
+// guarded calls the runner, whatever it does.
 func (b *bounded[In, Out]) guarded(ctx context.Context, key saga.Key, in In) (out Out, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked("the runner", p)
-		}
-	}()
-	out, err = b.Run(ctx, key, in)
-	var e *saga.Error
-	if errors.As(err, &e) && e == nil { // which nothing else could look into
-		err = errors.New("sagalambda: the runner's error is a nil *saga.Error")
-	}
+	err = called("the runner", func() (err error) {
+		out, err = b.Run(ctx, key, in)
+		return err
+	})
+	b.c.told("record_panic", err, zap.Stringer("key", key))
 	return out, err
-}
-
-// panicked says nothing of the panic's value, which may be anything.
-func panicked(who string, p any) error {
-	return fmt.Errorf("sagalambda: %s has panicked with a %T", who, p)
 }

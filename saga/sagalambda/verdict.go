@@ -47,15 +47,11 @@ func (c *config) settle(ctx context.Context, r Record) error {
 	return r.Err
 }
 
-// disposed asks for the decision about a record. A panic has it delivered again.
-func (c *config) disposed(ctx context.Context, d Disposition, r Record) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked("the disposition", p)
-			c.log.Error("disposition_failed", zap.String("record", r.ID), zap.Error(err), zap.Stack("stack"))
-		}
-	}()
-	return d(ctx, r)
+// disposed asks for the decision about a record. Without one, as after a panic, it is delivered again.
+func (c *config) disposed(ctx context.Context, d Disposition, r Record) error {
+	err := called("the disposition", func() error { return d(ctx, r) })
+	c.told("disposition_failed", err, zap.String("record", r.ID))
+	return err
 }
 
 // fields say what came of a record, and nothing of its content.
@@ -72,9 +68,12 @@ func (c *config) fields(r Record) []zap.Field {
 		key = e.Key
 	}
 	f = append(f, zap.String("key", key.String()))
+	var m *mishap
 	switch {
 	case known && e.Kind != nil:
 		return append(f, zap.NamedError("kind", e.Kind), zap.String("step", e.Step), zap.String("code", e.Code), zap.Duration("retry_after", e.RetryAfter))
+	case errors.As(r.Err, &m):
+		return append(f, zap.String("reason", m.text()))
 	case errors.Is(r.Err, errHeld):
 		return f
 	}
