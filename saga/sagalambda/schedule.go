@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,9 +35,17 @@ type Swept struct {
 // tick. Two at once do no harm.
 //
 // An error means that a store could not be listed or that messages could not be sent, so that the function's error alarm
-// sees it.
+// sees it. That recovery has used up its time is none.
 func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) func(context.Context, json.RawMessage) (Swept, error) {
 	c := newConfig(opts)
+	if relay != nil && missing(relay) {
+		c.breaks(fmt.Errorf("sagalambda: the relay is a nil %T; where there is none, give nil itself", relay))
+	}
+	for i, o := range orchestrators {
+		if missing(o) {
+			c.breaks(fmt.Errorf("sagalambda: orchestrator %d of %d is nil", i+1, len(orchestrators)))
+		}
+	}
 	c.check(true, true)
 	return func(ctx context.Context, _ json.RawMessage) (swept Swept, err error) {
 		if c.broken != nil {
@@ -43,11 +53,12 @@ func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) 
 		}
 		ctx, cancel := share(ctx, 1)
 		defer cancel()
-		swept.Recovered, err = recovered(ctx, orchestrators)
+		swept.Recovered, err = c.recovered(ctx, orchestrators)
 		if relay == nil {
 			swept.Drained = true
 		} else {
-			drained := relay.Drain(ctx)
+			drained := called("the relay", func() error { return relay.Drain(ctx) })
+			c.told("sweep_panic", drained)
 			swept.Drained = drained == nil
 			err = errors.Join(err, drained)
 		}
@@ -56,15 +67,35 @@ func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) 
 	}
 }
 
-// recovered recovers within its share of the time, whose end is no error.
-func recovered(ctx context.Context, orchestrators []saga.Recoverable) (saga.Recovered, error) {
+// recovered recovers all at once within their share of the time, whose end is no error. What any of them met besides is
+// one, whatever became of the others.
+func (c *config) recovered(ctx context.Context, orchestrators []saga.Recoverable) (sum saga.Recovered, err error) {
 	within, cancel := share(ctx, 0.6)
 	defer cancel()
-	sum, err := saga.Recover(within, orchestrators...)
-	if within.Err() != nil && ctx.Err() == nil {
-		err = nil
+	sums, errs := make([]saga.Recovered, len(orchestrators)), make([]error, len(orchestrators))
+	var all sync.WaitGroup
+	for i, o := range orchestrators {
+		all.Go(func() {
+			err := called("the recovery", func() (err error) {
+				sums[i], err = saga.Recover(within, o)
+				return err
+			})
+			c.told("sweep_panic", err)
+			// A network's timeout is a context.DeadlineExceeded too, and no end of this share when it comes before that.
+			if within.Err() == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+				errs[i] = err
+			}
+		})
 	}
-	return sum, err
+	all.Wait()
+	for _, one := range sums {
+		sum.Completed += one.Completed
+		sum.Failed += one.Failed
+		sum.Interrupted += one.Interrupted
+		sum.Blocked += one.Blocked
+		sum.Lost += one.Lost
+	}
+	return sum, errors.Join(errs...)
 }
 
 // share is the context with this part of its time, less what is kept free for the answer.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -91,6 +93,106 @@ type mute struct{ state.Store }
 
 func (mute) List(context.Context, state.Query) (state.Page, error) {
 	return state.Page{}, errors.New("no route")
+}
+
+// listing is a store that is listed as this says.
+type listing struct {
+	state.Store
+	list func(context.Context) error
+}
+
+func (l listing) List(ctx context.Context, _ state.Query) (state.Page, error) {
+	return state.Page{}, l.list(ctx)
+}
+
+func TestTheEndOfRecoverysTimeHidesNoOtherError(t *testing.T) {
+	spent := func(ctx context.Context) error { // as a store that is listed page by page, when the time is over
+		<-ctx.Done()
+		return fmt.Errorf("the query was called off: %w", ctx.Err())
+	}
+	errDenied := errors.New("access denied")
+	for name, tc := range map[string]struct {
+		list func(context.Context) error
+		want error // nil: none
+	}{
+		"the end of its time":      {spent, nil},
+		"another error":            {func(context.Context) error { return errDenied }, errDenied},
+		"another error in the end": {func(ctx context.Context) error { <-ctx.Done(); return errDenied }, errDenied},
+		"a timeout of the network": {func(context.Context) error { return fmt.Errorf("dial: %w", context.DeadlineExceeded) }, saga.ErrStore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both := []saga.Recoverable{new(shop).on(t, listing{newStore(), spent}), new(shop).on(t, listing{newStore(), tc.list})}
+			swept, err := sagalambda.Scheduled(nil, both)(invocation(t, 300*time.Millisecond), nil)
+			assert.True(t, swept.Drained)
+			if tc.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, tc.want)
+			assert.NotContains(t, err.Error(), "called off", "that is the end of the time")
+		})
+	}
+}
+
+func TestWhatIsRecoveredIsCountedTogether(t *testing.T) {
+	var both []saga.Recoverable
+	for range 2 {
+		fails := true
+		shop := &shop{charge: func(context.Context, *orderRun) error {
+			if fails {
+				return errors.New("not now")
+			}
+			return nil
+		}}
+		o := shop.on(t, newStore())
+		for _, no := range []string{"o-1", "o-2"} {
+			_, err := o.Run(t.Context(), saga.Key{ID: no}, order{No: no})
+			require.ErrorIs(t, err, saga.ErrInterrupted)
+		}
+		fails = false
+		both = append(both, o)
+	}
+	swept, err := sagalambda.Scheduled(nil, both)(t.Context(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, saga.Recovered{Completed: 4}, swept.Recovered)
+}
+
+func TestAScheduledInvocationRefusesWhatIsNil(t *testing.T) {
+	log := &logged{}
+	_, err := sagalambda.Scheduled((*outbox.Relay)(nil), nil, sagalambda.WithLogger(log.logger()))(t.Context(), nil)
+	require.ErrorContains(t, err, "the relay is a nil *outbox.Relay")
+	assert.Contains(t, log.text(), "lambda_handler_misconfigured")
+	_, err = sagalambda.Scheduled(drain(nil), nil)(t.Context(), nil)
+	require.ErrorContains(t, err, "the relay is a nil")
+	for _, none := range []saga.Recoverable{nil, (*saga.Orchestrator[order, string])(nil)} {
+		_, err = sagalambda.Scheduled(nil, []saga.Recoverable{new(shop).on(t, newStore()), none})(t.Context(), nil)
+		require.ErrorContains(t, err, "orchestrator 2 of 2 is nil")
+	}
+	swept, err := sagalambda.Scheduled(nil, nil)(t.Context(), nil)
+	require.NoError(t, err)
+	assert.True(t, swept.Drained)
+}
+
+func TestARelayThatDoesNotReturnIsToldAsAnError(t *testing.T) {
+	log := &logged{}
+	for what, d := range map[string]drain{
+		"has panicked with a string":            func(context.Context) error { panic("s3cret") },
+		"has ended its goroutine":               func(context.Context) error { runtime.Goexit(); return nil },
+		"has returned an error of type *sagala": func(context.Context) error { return (*wrapping)(nil) },
+	} {
+		within(t, func() {
+			swept, err := sagalambda.Scheduled(d, nil, sagalambda.WithLogger(log.logger()))(t.Context(), nil)
+			assert.ErrorContains(t, err, "the relay "+what)
+			assert.False(t, swept.Drained)
+		})
+	}
+	within(t, func() {
+		store := listing{newStore(), func(context.Context) error { runtime.Goexit(); return nil }}
+		_, err := sagalambda.Scheduled(nil, []saga.Recoverable{new(shop).on(t, store)})(t.Context(), nil)
+		assert.ErrorContains(t, err, "the recovery has ended its goroutine")
+	})
+	assert.Contains(t, log.text(), "sweep_panic")
+	assert.NotContains(t, log.text(), "s3cret")
 }
 
 func TestAScheduledInvocationTellsWhatItCouldNotDo(t *testing.T) {
