@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
 )
@@ -54,6 +55,7 @@ func APIGatewayV1(h http.Handler, opts ...Option) func(context.Context, events.A
 }
 
 // APIGatewayV2 is [APIGateway] for HTTP APIs with payload format 2.0. The path has the stage's name, unless it is $default.
+// API Gateway has percent-decoded it: a slash in it may have been %2F, and a % is one.
 func APIGatewayV2(h http.Handler, opts ...Option) func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 	return newProxy(h, opts).v2
 }
@@ -75,7 +77,9 @@ func (p *proxy) v1(ctx context.Context, e events.APIGatewayProxyRequest) (events
 }
 
 func (p *proxy) v2(ctx context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-	answer, err := p.serve(ctx, &incoming{event: e, method: e.RequestContext.HTTP.Method, path: e.RawPath, query: e.RawQueryString,
+	// An HTTP API has decoded the path, and a function URL has not.
+	decoded := !strings.Contains(e.RequestContext.DomainName, ".lambda-url.")
+	answer, err := p.serve(ctx, &incoming{event: e, method: e.RequestContext.HTTP.Method, path: e.RawPath, decoded: decoded, query: e.RawQueryString,
 		header: headerOf(e.Headers, e.Cookies), source: e.RequestContext.HTTP.SourceIP, body: e.Body, encoded: e.IsBase64Encoded})
 	if err != nil {
 		return events.APIGatewayV2HTTPResponse{}, err

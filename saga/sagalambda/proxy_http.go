@@ -45,6 +45,7 @@ type incoming struct {
 	event   any
 	method  string
 	path    string
+	decoded bool // the path is no longer percent-encoded
 	query   string
 	header  http.Header
 	source  string
@@ -103,24 +104,34 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 			return nil, errors.New("the body is no base64")
 		}
 	}
-	target := &url.URL{Path: in.path, RawQuery: in.query}
-	if parsed, err := url.ParseRequestURI(in.path); err == nil && parsed.Host == "" {
-		target.Path, target.RawPath = parsed.Path, parsed.RawPath
-	}
-	if !strings.HasPrefix(target.Path, "/") {
-		target.Path, target.RawPath = "/"+target.Path, ""
-	}
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, eventKey{}, in.event), in.method, "/", bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("the method is malformed")
 	}
-	r.URL = target // which may begin with two slashes, and is no host then
-	r.Header, r.Host, r.RequestURI = in.header, in.header.Get("Host"), target.RequestURI()
+	r.URL = in.target()
+	r.Header, r.Host, r.RequestURI = in.header, in.header.Get("Host"), r.URL.RequestURI()
 	r.Header.Del("Host")
 	if in.source != "" {
 		r.RemoteAddr = in.source + ":0"
 	}
 	return r, nil
+}
+
+// target is the URL of the request. The path is never parsed as one: it may begin with two slashes, which are no host then,
+// and what looks like a query in it is none.
+func (in *incoming) target() *url.URL {
+	raw := in.path
+	if !strings.HasPrefix(raw, "/") {
+		raw = "/" + raw
+	}
+	target := &url.URL{Path: raw, RawQuery: in.query}
+	if path, err := url.PathUnescape(raw); err == nil && !in.decoded {
+		target.Path = path
+		if target.EscapedPath() != raw {
+			target.RawPath = raw
+		}
+	}
+	return target
 }
 
 func (p *proxy) serve(ctx context.Context, in *incoming) (*answer, error) {

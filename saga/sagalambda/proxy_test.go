@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -270,6 +271,48 @@ func TestEventsThatAreNoGoodRequests(t *testing.T) {
 			events.LambdaFunctionURLRequest{RawPath: path, RequestContext: events.LambdaFunctionURLRequestContext{HTTP: events.LambdaFunctionURLRequestContextHTTPDescription{Method: "GET"}}})
 		require.NoError(t, err)
 		assert.Equal(t, want, seen, path)
+	}
+}
+
+func TestAPathIsDecodedOnce(t *testing.T) {
+	type event = func(path string) any
+	rest := func(path string) any {
+		return events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: path}
+	}
+	v2 := func(domain string) event {
+		return func(path string) any {
+			return events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: path, RawQueryString: "q=%3F", RequestContext: events.APIGatewayV2HTTPRequestContext{
+				DomainName: domain, HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: "GET"}}}
+		}
+	}
+	httpAPI, functionURL := v2("abc123.execute-api.eu-west-1.amazonaws.com"), v2("abc123.lambda-url.eu-west-1.on.aws")
+	for _, tc := range []struct {
+		event                   event
+		raw, path, escaped, why string
+	}{
+		{httpAPI, "/orders/a b", "/orders/a b", "/orders/a%20b", "API Gateway has decoded it"},
+		{httpAPI, "/orders/a%2Fb", "/orders/a%2Fb", "/orders/a%252Fb", "a % is one"},
+		{httpAPI, "/orders/a?b#c", "/orders/a?b#c", "/orders/a%3Fb%23c", "no query and no fragment"},
+		{httpAPI, "/orders/100%", "/orders/100%", "/orders/100%25", ""},
+		{functionURL, "/orders/a%20b", "/orders/a b", "/orders/a%20b", "it comes as it was sent"},
+		{functionURL, "/orders/a%2Fb", "/orders/a/b", "/orders/a%2Fb", "the spelling is kept"},
+		{functionURL, "//evil.example/a%3Fb", "//evil.example/a?b", "//evil.example/a%3Fb", "no host"},
+		{rest, "/orders/a%2Fb", "/orders/a/b", "/orders/a%2Fb", "it comes as it was sent"},
+		{rest, "/orders/a?b", "/orders/a?b", "/orders/a%3Fb", "which only an HTTP API hands over so"},
+		{rest, "/orders/100%", "/orders/100%", "/orders/100%25", "nothing to decode"},
+		{rest, "orders/a%2Fb", "/orders/a/b", "/orders/a%2Fb", ""},
+	} {
+		ran := false
+		any1(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ran = true
+			assert.Equal(t, tc.path, r.URL.Path, "%s: %s", tc.raw, tc.why)
+			assert.Equal(t, tc.escaped, r.URL.EscapedPath(), "%s: %s", tc.raw, tc.why)
+			again, err := url.ParseRequestURI(r.RequestURI)
+			if assert.NoError(t, err) && again.Host == "" {
+				assert.Equal(t, tc.path, again.Path)
+			}
+		}), tc.event(tc.raw))
+		assert.True(t, ran)
 	}
 }
 
