@@ -67,6 +67,22 @@ func TestAStreamsRecordWithoutNumberFailsTheEvent(t *testing.T) {
 	require.ErrorContains(t, err, "1 of 1 records")
 }
 
+func TestBareRecordsOfADynamoDBStream(t *testing.T) {
+	shop := &shop{}
+	handle := sagalambda.DynamoDBStream(shop.on(t, newStore()), func(r events.DynamoDBEventRecord) (saga.Key, order, error) {
+		return saga.Key{ID: r.EventID}, order{No: r.EventID}, nil
+	})
+	resp, err := handle(t.Context(), events.DynamoDBEvent{Records: []events.DynamoDBEventRecord{{EventID: "e1", Change: events.DynamoDBStreamRecord{SequenceNumber: "1"}}}})
+	require.NoError(t, err)
+	assert.Empty(t, resp.BatchItemFailures)
+	assert.Equal(t, []string{"e1"}, shop.charged, "without the item's keys")
+	_, err = handle(t.Context(), events.DynamoDBEvent{Records: make([]events.DynamoDBEventRecord, 1)})
+	require.ErrorContains(t, err, "1 of 1 records", "without anything")
+	resp, err = handle(t.Context(), events.DynamoDBEvent{})
+	require.NoError(t, err)
+	assert.NotNil(t, resp.BatchItemFailures)
+}
+
 func TestStreamsWithoutPartialResponses(t *testing.T) {
 	fails := always(saga.ErrInterrupted)
 	_, err := sagalambda.Kinesis(fails, sagalambda.Data[order](keyAt(t, "no")), sagalambda.WithWholeEvent())(t.Context(),
