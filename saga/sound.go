@@ -21,7 +21,7 @@ func sound(err error) error {
 func causeOf(ctx context.Context) error { return sound(context.Cause(ctx)) }
 
 func standIn(err error) error {
-	out := fmt.Errorf("an error of type %T whose methods panic", err)
+	out := fmt.Errorf("an error of type %T that can't be looked at", err)
 	class := classify(err)
 	switch {
 	case class.permanent:

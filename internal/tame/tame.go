@@ -1,5 +1,5 @@
 // Package tame is for errors of users' code, which are looked at with errors.Is and errors.As wherever they go: the methods of
-// some panic, as those of a typed nil do.
+// some panic, as those of a typed nil do, and others say that they are every error there is.
 package tame
 
 import (
@@ -16,10 +16,14 @@ func Is(err error) (tame bool) {
 	if err == nil {
 		return true
 	}
-	defer func() { tame = recover() == nil }()
+	defer func() {
+		if recover() != nil {
+			tame = false
+		}
+	}()
+	_ = err.Error()
 	var none *nobodys
-	_, _, _ = err.Error(), errors.Is(err, errNobodys), errors.As(err, &none) // which goes through all that it wraps
-	return true
+	return !errors.Is(err, errNobodys) && !errors.As(err, &none) // which go through all that it wraps
 }
 
 // Error is err, or what stands for it when it can't be looked at.
@@ -27,5 +31,5 @@ func Error(err error) error {
 	if Is(err) {
 		return err
 	}
-	return fmt.Errorf("an error of type %T whose methods panic", err)
+	return fmt.Errorf("an error of type %T that can't be looked at", err)
 }

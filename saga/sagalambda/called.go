@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/tame"
 	"github.com/tsuzuki-go/tsuzuki/saga"
 )
 
@@ -56,20 +57,10 @@ func (c *config) told(what string, err error, fields ...zap.Field) {
 // sound is a user's error, or what stands for it when it can't be looked at: its methods panic, as those of a typed nil
 // do; it holds a nil of a type that is looked into; or it says that it is every error there is. What came of a record is
 // decided by errors.Is and errors.As, here and by callers.
-func sound(who string, err error) (out error) {
-	if err == nil {
-		return nil
-	}
-	defer func() {
-		if recover() != nil {
-			out = &mishap{who: who, what: fmt.Sprintf("has returned an error of type %T whose methods panic", err)}
-		}
-	}()
-	_ = err.Error()
-	var none *noError
+func sound(who string, err error) error {
 	switch {
-	case errors.Is(err, errNone), errors.As(err, &none): // nobody has these
-		return &mishap{who: who, what: fmt.Sprintf("has returned an error of type %T that says it is every error", err)}
+	case !tame.Is(err):
+		return &mishap{who: who, what: fmt.Sprintf("has returned an error of type %T that can't be looked at", err)}
 	case holdsNil[saga.Error](err), holdsNil[Refusal](err), holdsNil[MalformedError](err), holdsNil[mishap](err):
 		return &mishap{who: who, what: fmt.Sprintf("has returned an error of type %T that holds a nil one", err)}
 	}
@@ -83,10 +74,6 @@ func holdsNil[T any, P interface {
 	var found P
 	return errors.As(err, &found) && found == nil
 }
-
-type noError struct{ error }
-
-var errNone = errors.New("no error")
 
 // missing tells whether there is nothing behind an interface: no value, or a nil pointer or function.
 func missing(v any) bool {
