@@ -61,7 +61,8 @@ func NoResult[In any](context.Context, *steps.Run[In]) (steps.None, error) { ret
 func (d *Definition[In, Out]) Name() string { return d.p.name }
 
 // Fingerprint picks what of the input makes two requests the same: a second call with the same key and another
-// fingerprint is [ErrPayloadMismatch]. Without it the whole input counts. The function must be pure.
+// fingerprint is [ErrPayloadMismatch]. Without it the whole input counts. The function must be pure. What it picks must be
+// valid UTF-8, as the input must, or it is [ErrInvalidInput]: give a digest as []byte, not as a string.
 func (d *Definition[In, Out]) Fingerprint(pick func(In) any) *Definition[In, Out] {
 	if pick == nil {
 		d.p.problem("Fingerprint(nil)")
@@ -161,5 +162,9 @@ func picked[In any](pick func(In) any, in In) (raw json.RawMessage, err error) {
 			err = fmt.Errorf("%w: panic in the fingerprint function: %v", state.ErrInvalidInput, p)
 		}
 	}()
-	return state.Encode(pick(in))
+	v := pick(in)
+	if raw, err = state.Encode(v); err != nil {
+		return nil, err
+	}
+	return raw, state.CheckText(v, raw)
 }

@@ -2,6 +2,7 @@ package saga_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"math"
 	"strings"
@@ -155,6 +156,66 @@ func TestWhatTheSameInputIs(t *testing.T) {
 		}
 		_, err := store.Get(t.Context(), "#any#refused")
 		require.ErrorIs(t, err, state.ErrNotFound)
+	})
+}
+
+// secret gives away what no field of it shows.
+type secret struct{ text string }
+
+func (s secret) MarshalText() ([]byte, error)     { return []byte(s.text), nil }
+func (s *secret) UnmarshalText(text []byte) error { s.text = string(text); return nil }
+
+// Bytes that are no text would be replaced without a word, and two inputs look the same; wherever they are, they are refused.
+func TestAnInputThatIsNoTextIsRefused(t *testing.T) {
+	deep := func(v any) any {
+		for range 600 {
+			v = []any{v}
+		}
+		return v
+	}
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		store := open()
+		d := saga.Define("any", saga.NoResult[any], steps.Do("s", func(context.Context, *steps.Run[any]) error { return nil }))
+		o := newProcess(t, world, store, d).o
+		for name, of := range map[string]func(string) any{
+			"a text method": func(s string) any { return secret{s} },
+			"deep":          func(s string) any { return deep(s) },
+		} {
+			key := saga.Key{ID: name}
+			_, err := o.Run(t.Context(), key, of("\xff"))
+			sagaError(t, err, saga.ErrInvalidInput)
+			_, err = o.Run(t.Context(), key, of("\ufffd"))
+			require.NoError(t, err, name)
+			_, err = o.Run(t.Context(), key, of("\xff"))
+			sagaError(t, err, saga.ErrInvalidInput)
+		}
+	})
+}
+
+// The same holds of what a fingerprint picks, where a digest that is made a string is no text.
+func TestAFingerprintThatIsNoTextIsRefused(t *testing.T) {
+	eachStoreAt(t, func(t *testing.T, world *clock.Fake, open func() state.Store) {
+		store := open()
+		d := chain{p: new(participant)}.of(1).Fingerprint(func(in order) any {
+			sum := sha256.Sum256([]byte(in.No))
+			return string(sum[:])
+		})
+		_, err := newProcess(t, world, store, d).o.Run(t.Context(), theKey, theOrder)
+		sagaError(t, err, saga.ErrInvalidInput)
+		_, err = store.Get(t.Context(), "t#chain#1")
+		require.ErrorIs(t, err, state.ErrNotFound)
+
+		d = chain{p: new(participant)}.of(1).Fingerprint(func(in order) any {
+			sum := sha256.Sum256([]byte(in.No))
+			return sum[:]
+		})
+		o := newProcess(t, world, store, d).o
+		_, err = o.Run(t.Context(), theKey, theOrder)
+		require.NoError(t, err)
+		other := theOrder
+		other.No += "!"
+		_, err = o.Run(t.Context(), theKey, other)
+		sagaError(t, err, saga.ErrPayloadMismatch)
 	})
 }
 
