@@ -14,6 +14,9 @@ type conn struct {
 	*sqlite.Conn
 }
 
+// waitUntil makes the connection wait for locks up to a moment, which may have passed.
+func (c conn) waitUntil(deadline time.Time) { c.SetBusyTimeout(time.Until(deadline)) }
+
 // exec runs a statement that returns no rows that matter. The statement is prepared once.
 func (c conn) exec(query string) error {
 	s, err := c.Prepare(query)

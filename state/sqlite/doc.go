@@ -23,9 +23,10 @@
 // their own: they don't wait for writes, and see all that was answered before.
 //
 // Several processes on one machine may have the same file open. They take turns by an advisory lock on a side file, which is
-// for fairness alone: SQLite's own lock is what keeps writers apart. Both are waited for no longer than the busy timeout
-// ([WithBusyTimeout]). Where there is no such lock (Windows), SQLite's own has to do, and a busy process may keep another
-// waiting for seconds.
+// for fairness alone: SQLite's own lock is what keeps writers apart. The turn is waited for during half of the busy timeout
+// ([WithBusyTimeout]) at most, SQLite's lock during what is left of it. Where there is no such lock (Windows), SQLite's own
+// has to do, and a busy process may keep another waiting for seconds. [Open] only reads a file that is as this version of the
+// library makes it, so that it waits for nobody; to make or upgrade a file, it takes a turn.
 //
 // Network file systems are not supported: their locks don't work well enough for SQLite.
 //

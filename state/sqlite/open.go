@@ -9,9 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
-
-	"zombiezen.com/go/sqlite"
 )
 
 // Open opens the file at path, which is made if it isn't there; its folder must be. A path is a path and no URI: with "file:"
@@ -29,20 +26,20 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sqlite: %s: open: %w", path, err)
 	}
-	c, err := prepareFile(ctx, path, cfg)
+	o, err := prepareFile(ctx, path, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s, err := assemble(c, path, cfg)
+	s, err := assemble(o, path, cfg)
 	if err != nil {
-		return nil, explain(path, "open", errors.Join(err, c.Close()))
+		return nil, explain(path, "open", errors.Join(err, o.close()))
 	}
 	go s.writer.loop()
 	return s, nil
 }
 
-func assemble(c conn, path string, cfg config) (*Store, error) {
-	tx, err := newTx(c, cfg.maxRecord)
+func assemble(o *opening, path string, cfg config) (*Store, error) {
+	tx, err := newTx(o.c, cfg.maxRecord)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +53,10 @@ func assemble(c conn, path string, cfg config) (*Store, error) {
 	}
 	q := newQueue()
 	w := &writer{
-		path: path, tx: tx, queue: q, turn: openTurn(path+".turn", cfg.busyTimeout), clock: cfg.clock, points: cfg.points,
+		path: path, tx: tx, queue: q, turn: o.turn, clock: cfg.clock, points: cfg.points,
 		timeout: cfg.busyTimeout, purger: &purger{}, ended: make(chan struct{}),
 	}
-	c.SetBusyTimeout(0)
+	o.c.SetBusyTimeout(0)
 	return &Store{
 		path: path, clock: cfg.clock, maxRecord: cfg.maxRecord, writer: w, readers: rs, slack: room, memory: newMemory(cfg.oblivious),
 		unreadable: cfg.unreadable,
@@ -96,69 +93,4 @@ func locate(path string) (string, error) {
 		return "", fmt.Errorf("sqlite: %s is not a regular file", abs)
 	}
 	return abs, nil
-}
-
-// prepareFile opens the file for writing, and makes or upgrades what is in it.
-func prepareFile(ctx context.Context, path string, cfg config) (conn, error) {
-	raw, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate)
-	if err != nil {
-		return conn{}, explain(path, "open", err)
-	}
-	c := conn{raw}
-	c.SetBusyTimeout(cfg.busyTimeout)
-	c.SetInterrupt(ctx.Done())
-	err = patiently(ctx, cfg.busyTimeout, func() error { return setUp(c, cfg.migrations) })
-	c.SetInterrupt(nil)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return conn{}, explain(path, "open", errors.Join(err, c.Close()))
-	}
-	return c, nil
-}
-
-// patiently tries again while the file is locked: SQLite doesn't wait for a lock that it needs on top of one that it has,
-// as when the mode of a new file is changed by several processes at once.
-func patiently(ctx context.Context, timeout time.Duration, try func() error) error {
-	for start := time.Now(); ; {
-		err := try()
-		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Since(start) >= timeout {
-			return err
-		}
-		timer := time.NewTimer(openRetry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-	}
-}
-
-const openRetry = 5 * time.Millisecond
-
-func setUp(c conn, m []migration) error {
-	// Before anything is written: is it ours?
-	if err := check(c, len(m)); err != nil {
-		return err
-	}
-	mode, err := c.word(`PRAGMA journal_mode = WAL`)
-	if err != nil {
-		return err
-	}
-	if mode != "wal" {
-		return fmt.Errorf("the file can't be put into WAL mode (it stays in mode %q); network file systems are not supported", mode)
-	}
-	for _, p := range []string{
-		`PRAGMA synchronous = FULL`,            // a commit is on the disk before it is answered
-		`PRAGMA wal_autocheckpoint = 2000`,     // the log is moved into the file every 8 MiB, which takes two more syncs
-		`PRAGMA journal_size_limit = 67108864`, // a log that had to grow further is cut again
-		`PRAGMA temp_store = MEMORY`,           // nothing here needs much
-	} {
-		if _, err := c.word(p); err != nil {
-			return err
-		}
-	}
-	return upgrade(c, m)
 }

@@ -48,10 +48,15 @@ func WithClock(c Clock) Option {
 }
 
 // WithBusyTimeout is how long a write waits for the other processes that write to the file before it fails, with nothing
-// written. It is kept to the millisecond; the default is [DefaultBusyTimeout]; 0 or less: writes don't wait at all.
+// written; the wait for the turn and that for SQLite's lock are parts of it. The same goes for Open when it has to make or
+// upgrade the file. It is kept to the millisecond, and to 24 days at most; the default is [DefaultBusyTimeout]; 0 or less:
+// writes don't wait at all.
 func WithBusyTimeout(d time.Duration) Option {
-	return option(func(cfg *config) { cfg.busyTimeout = max(d, 0).Truncate(time.Millisecond) })
+	return option(func(cfg *config) { cfg.busyTimeout = min(max(d, 0).Truncate(time.Millisecond), longestBusyTimeout) })
 }
+
+// longestBusyTimeout still fits the milliseconds that SQLite counts.
+const longestBusyTimeout = 24 * 24 * time.Hour
 
 // WithMaxRecord limits a record to n bytes, by the Size of the record. The default is [DefaultMaxRecord]; 0 or less: no
 // limit but SQLite's own, which is about 1 GB for one payload.

@@ -43,7 +43,7 @@ func (t *fileTurn) try() (held, free bool) {
 	return err == nil, !errors.Is(err, syscall.EWOULDBLOCK)
 }
 
-func (t *fileTurn) acquire() bool {
+func (t *fileTurn) acquire(giveUp <-chan struct{}) bool {
 	if held, free := t.try(); free {
 		return held
 	}
@@ -63,6 +63,7 @@ func (t *fileTurn) acquire() bool {
 	case ok := <-t.got:
 		return ok
 	case <-timer.C:
+	case <-giveUp:
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,13 +13,30 @@ var ErrForeignFile = errors.New("the file belongs to another program; choose ano
 // ErrNewerFile is the class of Open's error for a file that a newer version of the library has upgraded.
 var ErrNewerFile = errors.New("the file was upgraded by a newer version of the library; use that version")
 
-// check reads whose file it is and which version it has, all of one moment: another process may just be making it.
-func check(c conn, newest int) error {
+// walMode is SQLite's name for the mode in which it writes to a log first.
+const walMode = "wal"
+
+// check reads whose file it is, and tells whether it is ready for use as it is. All that it reads is of one moment: another
+// process may just be making the file.
+func check(c conn, m []migration) (ready bool, err error) {
 	if err := c.exec(`BEGIN`); err != nil {
-		return err
+		return false, err
 	}
-	_, err := version(c, newest)
-	return errors.Join(err, c.exec(`ROLLBACK`))
+	_, current, err := inspect(c, m)
+	mode := ""
+	if err == nil {
+		mode, err = c.word(`PRAGMA journal_mode`)
+	}
+	return current && mode == walMode, errors.Join(err, c.exec(`ROLLBACK`))
+}
+
+// inspect reads the version of the schema, and tells whether it is the newest one and has this library's views.
+func inspect(c conn, m []migration) (v int, current bool, err error) {
+	if v, err = version(c, len(m)); err != nil {
+		return 0, false, err
+	}
+	shown, err := c.word(`SELECT group_concat(sql, char(59, 10, 10) ORDER BY rowid) FROM sqlite_schema WHERE type = 'view'`)
+	return v, v == len(m) && shown+";" == strings.TrimSpace(views), err
 }
 
 // version of the schema; 0: a new file.
@@ -58,15 +75,11 @@ func upgrade(c conn, m []migration) (err error) {
 			err = errors.Join(err, c.exec(`ROLLBACK`))
 		}
 	}()
-	v, err := version(c, len(m))
+	v, current, err := inspect(c, m)
 	if err != nil {
 		return err
 	}
-	shown, err := c.word(`SELECT group_concat(sql, char(59, 10, 10) ORDER BY rowid) FROM sqlite_schema WHERE type = 'view'`)
-	if err != nil {
-		return err
-	}
-	if v == len(m) && shown+";" == strings.TrimSpace(views) {
+	if current {
 		return c.exec(`ROLLBACK`)
 	}
 	if err := c.script(dropViews); err != nil {

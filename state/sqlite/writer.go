@@ -111,10 +111,11 @@ func (w *writer) close() error {
 
 // serve makes the writes that are queued, and those that come meanwhile, into w.batch, and leaves their answers in them.
 func (w *writer) serve() {
-	if w.turn.acquire() {
+	deadline := time.Now().Add(w.timeout)
+	if w.turn.acquire(nil) {
 		defer w.turn.release()
 	}
-	if err := w.beginPatiently(); err != nil {
+	if err := w.beginPatiently(deadline); err != nil {
 		w.take()
 		w.refuse(w.batch.jobs, err)
 		return
@@ -203,7 +204,7 @@ func (p *pause) interrupt() {
 
 // alone gives a job a transaction of its own.
 func (w *writer) alone(j *job) {
-	if err := w.beginPatiently(); err != nil {
+	if err := w.beginPatiently(time.Now().Add(w.timeout)); err != nil {
 		w.refuse([]*job{j}, err)
 		return
 	}
@@ -242,12 +243,12 @@ func (w *writer) begin() error {
 }
 
 // beginPatiently waits for the lock. Nothing else that a writer does has to wait for one.
-func (w *writer) beginPatiently() error {
+func (w *writer) beginPatiently(deadline time.Time) error {
 	err := w.begin()
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy {
 		return err
 	}
-	w.tx.c.SetBusyTimeout(w.timeout)
+	w.tx.c.waitUntil(deadline)
 	defer w.tx.c.SetBusyTimeout(0)
 	return w.begin()
 }
