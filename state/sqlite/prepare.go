@@ -76,8 +76,11 @@ func (o *opening) prepare(ctx context.Context) error {
 	if o.turn == nil {
 		o.turn = openTurn(o.path+".turn", turnTimeout(o.cfg.busyTimeout))
 	}
-	if err := configure(o.c); err != nil || ready {
+	if err := configure(o.c); err != nil {
 		return err
+	}
+	if ready {
+		return o.writable()
 	}
 	if o.turn.acquire(ctx.Done()) {
 		defer o.turn.release()
@@ -87,6 +90,18 @@ func (o *opening) prepare(ctx context.Context) error {
 		return err
 	}
 	return upgrade(o.c, o.cfg.migrations)
+}
+
+// writable fails if the file can only be read, which SQLite says before it looks at any lock. The lock is not waited for:
+// whether the file is locked is not the question.
+func (o *opening) writable() error {
+	o.c.SetBusyTimeout(0)
+	defer o.c.waitUntil(o.deadline)
+	err := o.c.script(`DELETE FROM run_record WHERE false`)
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
+		return nil
+	}
+	return err
 }
 
 // configure sets what holds for the connection and is not kept in the file.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	zombiezen "zombiezen.com/go/sqlite"
 )
 
 // asNobody runs f with the file permissions of a user who owns nothing: to root no file is read-only.
@@ -64,6 +65,30 @@ func TestOpenRefusesAReadOnlyFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	get(t, open(t, path), sample("a").Key)
+}
+
+// TestOpenRefusesAReadOnlyFileInAnOpenFolder: it could be read, whether another process has it locked or nobody has it open.
+func TestOpenRefusesAReadOnlyFileInAnOpenFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	letIn(t, dir)
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the test
+	path := filepath.Join(dir, "runs.db")
+	s, err := Open(t.Context(), path)
+	require.NoError(t, err)
+	create(t, s, sample("a"))
+	require.NoError(t, os.Chmod(path, 0o444)) //nolint:gosec // it holds nothing
+	for _, beside := range []string{"-wal", "-shm"} {
+		require.NoError(t, os.Chmod(path+beside, 0o666)) //nolint:gosec // nor do they
+	}
+	c, err := zombiezen.OpenConn(path, zombiezen.OpenReadWrite)
+	require.NoError(t, err)
+	query(t, c, `BEGIN IMMEDIATE`)
+	asNobody(t, func() { _ = refused(t, path, "read-only") })
+	query(t, c, `ROLLBACK`)
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Close())
+	asNobody(t, func() { _ = refused(t, path, "read-only") })
 }
 
 func TestOpenRefusesAFileInAReadOnlyFolder(t *testing.T) {
