@@ -128,7 +128,7 @@ func WithErrors(byCode map[string]error) Option {
 	return option(func(c *config) error {
 		for code, err := range byCode {
 			if !tame.Is(err) {
-				return fmt.Errorf("WithErrors: the error for the code %q, of type %T, panics when it is looked at", code, err)
+				return fmt.Errorf("WithErrors: the error for the code %q, of type %T, can't be looked at: its methods panic, or it says that it is every error", code, err)
 			}
 		}
 		if c.errs == nil {
