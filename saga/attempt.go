@@ -51,22 +51,26 @@ func (h *holder) await(ctx context.Context, run *runContext, c *drive.Call, f us
 	a := h.worker.attempt()
 	a.h, a.f = h, func() drive.Result { return h.e.intercepted(ctx, h.key, c, f) }
 	h.worker.do(a)
+	r, answered := h.answer(ctx, run, a, grace)
+	if !answered {
+		h.worker.leave()
+		return drive.Result{Err: errAbandoned}, errAbandoned
+	}
+	h.worker.answered()
+	return r, nil
+}
+
+// answer waits for a call's answer, and in the end gives the call up.
+func (h *holder) answer(ctx context.Context, run *runContext, a *attempt, grace time.Duration) (r drive.Result, answered bool) {
 	select {
 	case r := <-a.answer:
-		h.worker.answered()
-		return r, nil
+		return r, true
 	case <-ctx.Done():
 	}
 	if r, ok := h.late(ctx, run, a, grace); ok {
-		h.worker.answered()
-		return r, nil
+		return r, true
 	}
-	if r, answered := a.abandon(); answered {
-		h.worker.answered()
-		return r, nil
-	}
-	h.worker.leave()
-	return drive.Result{Err: errAbandoned}, errAbandoned
+	return a.abandon()
 }
 
 // bounded ends the context at the step's timeout, and a little before the margin at the end of the caller's time, so that

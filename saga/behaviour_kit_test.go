@@ -195,3 +195,8 @@ func stepStatuses(rec *state.Record) string {
 
 // retryOften is a chain's declare that lets every step be tried three times.
 func retryOften(_ int, s *steps.Step[order, voucher]) { s.Retry(steps.RetryPolicy{PerRun: 3}) }
+
+// oneStep is a saga of one step, which is tried once a run.
+func oneStep(do func(context.Context, *orderRun) error) *saga.Definition[order, steps.None] {
+	return saga.Define("op", saga.NoResult[order], steps.Do("a", do).Retry(steps.RetryPolicy{PerRun: 1}))
+}

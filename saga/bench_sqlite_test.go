@@ -17,15 +17,10 @@ func BenchmarkSQLiteToFloor(b *testing.B) {
 	for _, ids := range floortest.Orders {
 		for _, concurrent := range []int{1, 8, 64} {
 			b.Run(fmt.Sprintf("%s/%d", ids.Name, concurrent), func(b *testing.B) {
-				s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"))
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer func() { _ = s.Close() }()
-				o := benchOrchestrator(b, s)
+				o := benchOnSQLite(b)
 				floortest.Ratio(b, concurrent, ids.IDs, func(id string) error {
-					_, err := o.Run(b.Context(), saga.Key{Tenant: "tenant-a", ID: id}, benchInput{Order: id, Amount: 4200})
-					return err
+					runBench(b.Context(), b, o, id)
+					return nil
 				})
 			})
 		}
@@ -37,20 +32,15 @@ func BenchmarkSQLite(b *testing.B) {
 	for _, concurrent := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("tsuzuki/%d", concurrent), func(b *testing.B) {
 			b.ReportAllocs()
-			s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = s.Close() }()
-			o := benchOrchestrator(b, s)
+			o := benchOnSQLite(b)
 			var longest atomic.Int64
 			b.ResetTimer()
-			concurrently(b, concurrent, func(i int) {
+			floortest.Drive(b, concurrent, floortest.InOrder, 0, b.N, func(id string) error {
 				began := time.Now()
-				runBench(b.Context(), b, o, benchID(i))
+				runBench(b.Context(), b, o, id)
 				for took := int64(time.Since(began)); ; {
 					if was := longest.Load(); took <= was || longest.CompareAndSwap(was, took) {
-						break
+						return nil
 					}
 				}
 			})
@@ -58,4 +48,14 @@ func BenchmarkSQLite(b *testing.B) {
 			b.ReportMetric(float64(longest.Load())/1e6, "max-ms")
 		})
 	}
+}
+
+func benchOnSQLite(b *testing.B) *saga.Orchestrator[benchInput, benchOutput] {
+	b.Helper()
+	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return benchOrchestrator(b, s)
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/tsuzuki-go/tsuzuki/saga"
@@ -138,20 +136,3 @@ func BenchmarkMemory(b *testing.B) {
 		}
 	})
 }
-
-// concurrently runs f for every i below b.N on c goroutines.
-func concurrently(b *testing.B, c int, f func(i int)) {
-	b.Helper()
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range c {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func benchID(i int) string { return fmt.Sprintf("order-%08d", i) }

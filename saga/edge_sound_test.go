@@ -31,10 +31,6 @@ type panicJSON struct{}
 
 func (panicJSON) MarshalJSON() ([]byte, error) { panic("boom") }
 
-func oneStep(do func(context.Context, *orderRun) error) *saga.Definition[order, steps.None] {
-	return saga.Define("op", saga.NoResult[order], steps.Do("a", do).Retry(steps.RetryPolicy{PerRun: 1}))
-}
-
 // A caller may end its context with any error, also with one whose methods panic.
 func TestACauseThatCannotBeLookedAt(t *testing.T) {
 	for name, when := range map[string]string{"before the run": "before", "during the step": "during"} {

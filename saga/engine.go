@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 	"github.com/tsuzuki-go/tsuzuki/internal/drive"
 	"github.com/tsuzuki-go/tsuzuki/state"
@@ -42,7 +42,7 @@ type engine struct {
 var defaultRetry = drive.Policy{Initial: 100 * time.Millisecond, Max: 10 * time.Second, Multiplier: 2, Jitter: 0.5, PerRun: 3}
 
 func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
-	if missing(store) {
+	if absent.Is(store) {
 		return nil, fmt.Errorf("saga: %w: %q: the store is nil", ErrInvalidDefinition, p.name)
 	}
 	c := config{log: zap.NewNop(), lease: DefaultLease, margin: DefaultMargin, clk: clock.System(), recoverers: DefaultRecoverers}
@@ -61,12 +61,6 @@ func newEngine(p *plan, store state.Store, opts []Option) (*engine, error) {
 		lease: c.lease, margin: c.margin, errs: c.errs, retry: retry.Or(defaultRetry), relay: c.relay, recoverers: c.recoverers,
 		stragglers: map[string]int{},
 	}, nil
-}
-
-// missing tells whether there is none of a thing: nil, or a nil pointer.
-func missing(thing any) bool {
-	v := reflect.ValueOf(thing)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // now is the wall clock in the grain of a record.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/internal/clock"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
@@ -25,7 +26,7 @@ type Operator struct {
 // NewOperator returns an operator of the runs in store. Without a store, every method returns an error of class [ErrStore]
 // that says so.
 func NewOperator(store state.Store) *Operator {
-	if missing(store) {
+	if absent.Is(store) {
 		store = noStore{}
 	}
 	e := &engine{store: store, clk: clock.System()}

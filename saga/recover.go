@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tsuzuki-go/tsuzuki/compensate"
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/state"
 )
 
@@ -86,7 +87,7 @@ func (e *engine) recoverLoop(ctx context.Context, every time.Duration) error {
 
 func anyNil(orchestrators []Recoverable) error {
 	for i, o := range orchestrators {
-		if missing(o) {
+		if absent.Is(o) {
 			return fmt.Errorf("%w: orchestrator %d is nil", ErrInvalidDefinition, i+1)
 		}
 	}

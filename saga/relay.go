@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 )
 
@@ -25,7 +26,7 @@ var _ Relay = (*outbox.Relay)(nil)
 // outage never fails the run, and a relay's loop must run somewhere to send what was left.
 func WithRelay(r Relay) Option {
 	return option(func(c *config) error {
-		if missing(r) {
+		if absent.Is(r) {
 			return errors.New("WithRelay: the relay is nil")
 		}
 		c.relay = r

@@ -59,7 +59,7 @@ func (h *handler[In, Out]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *config) serve(w http.ResponseWriter, r *http.Request, methods []string, f func(*http.Request) *answer) {
 	switch {
 	case c.broken != nil:
-		c.misconfigured().write(w, r)
+		c.internal(c.broken).write(w, r)
 		return
 	case !slices.Contains(methods, r.Method):
 		allow := http.Header{}

@@ -116,17 +116,12 @@ func (c *config) refuse(err error) *answer {
 
 // internal is the answer to a defect.
 func (c *config) internal(err error, fields ...zap.Field) *answer {
-	p := c.problem(kindInternal, randomURN())
+	k := kindInternal
+	if c.broken != nil { // the client is not told how, but whoever sets the handler up should not be left without a hint
+		k.detail = "The handler is set up wrongly; what it logs says how (WithLogger)."
+	}
+	p := c.problem(k, randomURN())
 	c.logAnswer(p, "", err, fields...)
-	return c.problemAnswer(p)
-}
-
-// misconfigured is the answer of a handler whose options can't work. It doesn't tell the client how, since that is of the
-// server's inside, but whoever sets the handler up should not be left without a hint.
-func (c *config) misconfigured() *answer {
-	p := c.problem(kindInternal, randomURN())
-	p.Detail = "The handler is set up wrongly; what it logs says how (WithLogger)."
-	c.logAnswer(p, "", c.broken)
 	return c.problemAnswer(p)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/saga"
 )
 
@@ -35,7 +36,7 @@ type handler[In, Out any] struct {
 
 func newHandler[In, Out any](runner saga.Runner[In, Out], request bool, opts []Option) *handler[In, Out] {
 	c := newConfig(opts)
-	c.check(!missing(runner), request)
+	c.check(!absent.Is(runner), request)
 	return &handler[In, Out]{c, &bounded[In, Out]{c, runner}}
 }
 

@@ -3,7 +3,6 @@ package sagalambda
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 
 	"go.uber.org/zap"
@@ -73,10 +72,4 @@ func holdsNil[T any, P interface {
 }](err error) bool {
 	var found P
 	return errors.As(err, &found) && found == nil
-}
-
-// missing tells whether there is nothing behind an interface: no value, or a nil pointer or function.
-func missing(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"go.uber.org/zap"
+
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 )
 
 // proxy serves an HTTP handler with requests that come as events.
@@ -24,7 +26,7 @@ type proxy struct {
 
 func newProxy(h http.Handler, opts []Option) *proxy {
 	c := newConfig(opts)
-	if missing(h) {
+	if absent.Is(h) {
 		c.breaks(errors.New("sagalambda: the HTTP handler is nil"))
 	}
 	c.check(true, true)

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/saga"
 )
 
@@ -24,7 +25,7 @@ var errNoTime = errors.New("too little time is left before the function's timeou
 // are [WithMargin] and [WithLogger].
 func Runner[In, Out any](runner saga.Runner[In, Out], opts ...Option) saga.Runner[In, Out] {
 	c := newConfig(opts)
-	c.check(!missing(runner), true)
+	c.check(!absent.Is(runner), true)
 	return &bounded[In, Out]{c, runner}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tsuzuki-go/tsuzuki/internal/absent"
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/saga"
 )
@@ -38,11 +39,11 @@ type Swept struct {
 // sees it. That recovery has used up its time is none.
 func Scheduled(relay Drainer, orchestrators []saga.Recoverable, opts ...Option) func(context.Context, json.RawMessage) (Swept, error) {
 	c := newConfig(opts)
-	if relay != nil && missing(relay) {
+	if relay != nil && absent.Is(relay) {
 		c.breaks(fmt.Errorf("sagalambda: the relay is a nil %T; where there is none, give nil itself", relay))
 	}
 	for i, o := range orchestrators {
-		if missing(o) {
+		if absent.Is(o) {
 			c.breaks(fmt.Errorf("sagalambda: orchestrator %d of %d is nil", i+1, len(orchestrators)))
 		}
 	}
