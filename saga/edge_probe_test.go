@@ -11,6 +11,7 @@ import (
 
 	"github.com/tsuzuki-go/tsuzuki/outbox"
 	"github.com/tsuzuki-go/tsuzuki/saga"
+	"github.com/tsuzuki-go/tsuzuki/saga/sagatest"
 	"github.com/tsuzuki-go/tsuzuki/state"
 	"github.com/tsuzuki-go/tsuzuki/state/memory"
 	"github.com/tsuzuki-go/tsuzuki/steps"
@@ -93,6 +94,51 @@ func TestNoProbeStartsOnALeaseThatIsOver(t *testing.T) {
 	close(late.answer)
 	require.ErrorIs(t, <-done, saga.ErrLeaseLost)
 	assert.Equal(t, asked, probed)
+}
+
+// The write that renews the lease before a Probe: its answer may be lost, it may fail, and the process may die before it or
+// after it. Nobody asks before it is known to be made, and the run ends in any case.
+func TestTheRenewalBeforeAProbe(t *testing.T) {
+	down := errors.New("down")
+	for name, tc := range map[string]struct {
+		fault  func(*sagatest.FaultyStore)
+		asks   int // of the call that meets the fault
+		fulfil bool
+	}{
+		"the answer is lost":        {func(s *sagatest.FaultyStore) { s.On(sagatest.Heartbeats, sagatest.LoseAnswer()) }, 1, true},
+		"it fails at first":         {func(s *sagatest.FaultyStore) { s.On(sagatest.Heartbeats, sagatest.Fail(down)) }, 1, true},
+		"it stays in doubt":         {func(s *sagatest.FaultyStore) { s.Always(sagatest.Heartbeats, sagatest.LoseAnswer()) }, 0, false},
+		"the store stays down":      {func(s *sagatest.FaultyStore) { s.Always(sagatest.Heartbeats, sagatest.Fail(down)) }, 0, false},
+		"the process dies before":   {func(s *sagatest.FaultyStore) { s.On(sagatest.Heartbeats, sagatest.Before(s.Die)) }, 0, false},
+		"the process dies after it": {func(s *sagatest.FaultyStore) { s.On(sagatest.Heartbeats, sagatest.After(s.Die)) }, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk, store, probed := new(sagatest.Clock), memory.New(), 0
+			clk.AutoAdvance()
+			def := saga.Define("op", saga.NoResult[order], flaky(func(context.Context, *orderRun) (steps.None, bool, error) {
+				probed++
+				return steps.None{}, true, nil
+			}))
+			o := newSaga(t, def, store, saga.WithClock(clk))
+			_, err := o.Run(t.Context(), theKey, theOrder)
+			require.ErrorIs(t, err, saga.ErrInterrupted)
+			faulty := sagatest.NewFaultyStore(store)
+			faulty.On(sagatest.TakesUp, sagatest.After(func() { clk.Advance(saga.DefaultLease + time.Second) }))
+			tc.fault(faulty)
+			_, err = newSaga(t, def, faulty, saga.WithClock(clk)).Run(t.Context(), theKey, theOrder)
+			assert.Equal(t, tc.asks, probed)
+			assert.NotEmpty(t, faulty.Calls(sagatest.Heartbeats), "the write in question")
+			if tc.fulfil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, saga.ErrInterrupted)
+			clk.Advance(saga.DefaultLease + time.Second)
+			_, err = o.Run(t.Context(), theKey, theOrder)
+			require.NoError(t, err)
+			assert.Equal(t, 1, probed)
+		})
+	}
 }
 
 // A message that can't be emitted is a permanent failure with the step unknown, whoever emits it.
